@@ -22,7 +22,7 @@ use super::{text_of, text_or_json};
 use crate::openai_chat::raw::{self, ObjectFields};
 use crate::stored::tool;
 
-use secret_texts::{SecretText, may_be_secret, secret_text};
+use secret_texts::{SecretText, looks_like_secret, may_be_secret, secret_text};
 
 /// A tool as it can be made here.
 #[derive(Clone, Debug, PartialEq)]
@@ -367,7 +367,7 @@ impl ToolDraft {
         let mut shown = Vec::new();
         for pair in query.split('&') {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let is_secret = may_be_secret(name)
+            let is_secret = (may_be_secret(name) || looks_like_secret(value))
                 && matches!(
                     secret_text(value),
                     SecretText::Secret { .. } | SecretText::Mixed
@@ -449,7 +449,8 @@ impl ToolDraft {
             return unfit(format!("{place}: {TAGS}"));
         }
         let found = match inside {
-            Inside::Plain => SecretText::None,
+            Inside::Plain if !looks_like_secret(text) => SecretText::None,
+            Inside::Plain => secret_text(text),
             Inside::Secret => secret_text(text),
         };
         match found {

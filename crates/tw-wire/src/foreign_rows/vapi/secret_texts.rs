@@ -23,6 +23,24 @@ const NAMES: [&str; 8] = [
 /// Beginnings of a header's value that are none of its secret.
 const PREFIXES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "Bot "];
 
+/// Beginnings of texts that are secrets, whatever their names are.
+const BEGINNINGS: [&str; 14] = [
+    "Bearer ",
+    "Basic ",
+    "sk-",
+    "sk_",
+    "rk_",
+    "ghp_",
+    "gho_",
+    "github_pat_",
+    "glpat-",
+    "xoxb-",
+    "xoxp-",
+    "eyJ",
+    "AKIA",
+    "whsec_",
+];
+
 /// What a text is whose name says that it may be a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretText<'a> {
@@ -43,6 +61,11 @@ pub fn may_be_secret(name: &str) -> bool {
         .map(|char| char.to_ascii_lowercase())
         .collect();
     WORDS.iter().any(|word| plain.contains(word)) || NAMES.contains(&&*plain)
+}
+
+/// Whether a text looks like a secret by itself.
+pub fn looks_like_secret(text: &str) -> bool {
+    BEGINNINGS.iter().any(|start| text.starts_with(start))
 }
 
 pub fn secret_text(text: &str) -> SecretText<'_> {
@@ -125,6 +148,20 @@ mod tests {
             ("ü", SecretText::Secret { prefix: "" }),
         ] {
             assert_eq!(secret_text(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn some_secrets_are_known_by_their_beginnings() {
+        for (text, expected) in [
+            ("sk-live-1", true),
+            ("Bearer abc", true),
+            ("eyJhbGciOi", true),
+            ("skate", false),
+            ("Hello", false),
+            ("", false),
+        ] {
+            assert_eq!(looks_like_secret(text), expected, "{text}");
         }
     }
 

@@ -101,7 +101,8 @@ fn what_is_fixed_wins_and_secrets_are_named() {
             { "key": "message", "value": "Hello {{ customer.number }}" },
             { "key": "api_key", "value": "CANARY" },
             { "key": "nested", "value": { "n": 1, "password": "CANARY", "list": ["a", null], "auth": { "user": "CANARY" } } },
-            { "key": "signature", "value": "{{signature}}" }
+            { "key": "signature", "value": "{{signature}}" },
+            { "key": "plan", "value": "sk-CANARY" }
         ]
     } }));
     assert_eq!(
@@ -138,6 +139,10 @@ fn what_is_fixed_wins_and_secrets_are_named() {
     });
     assert_eq!(parameters["nested"]["value"], nested);
     assert_eq!(parameters["signature"]["value"], "{{signature}}");
+    assert_eq!(
+        parameters["plan"]["value"],
+        json!({ "secret": "SEND_SMS_PLAN" })
+    );
     let mut variables: Vec<&String> = tool["variables"].as_object().unwrap().keys().collect();
     variables.sort();
     assert_eq!(variables, ["call.id", "customer.number", "signature"]);
