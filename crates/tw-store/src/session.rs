@@ -266,18 +266,6 @@ impl<'c> WriteSession<'c> {
         }
     }
 
-    /// Lets rows of this transaction refer to rows that it inserts later, where the schema allows that.
-    pub fn refer_ahead(&mut self) -> Result<(), DbError> {
-        match self {
-            // It takes effect as it is prepared, so that one that is prepared already would have none.
-            Self::Sqlite(writer) => {
-                let conn = writer.conn();
-                Ok(conn.execute_batch("PRAGMA defer_foreign_keys = ON")?)
-            }
-            Self::Postgres(writer) => writer.run("SET CONSTRAINTS ALL DEFERRED", &[]),
-        }
-    }
-
     /// Begins to insert rows into a table.
     pub fn rows_into(&mut self, into: RowsInto) -> RowWriter<'_, 'c> {
         match self {

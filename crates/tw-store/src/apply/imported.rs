@@ -59,6 +59,7 @@ pub fn import(
         insert_bodies(db, &new).map_err(failed)?;
         insert_messages(db, import, &new, contents)?;
         insert_calls(db, import, &new, contents)?;
+        known.set_heads(db)?;
         for row in &new {
             if known.conversation(row)?.moves_head {
                 run(db, WHAT, MOVE_HEAD, params![row.key, row.turn.ended.0])?;
