@@ -11,7 +11,6 @@ pub use assembly::TurnAssembler;
 pub use repair::{Repair, RepairedRow};
 pub use tool_row::{ToolRowNote, ToolRowProblem};
 
-
 use crate::call::{CallEnd, CallStatus};
 use crate::change::NewMessage;
 use crate::id::{ApiKeyId, CallId, CallRef, OrgId, TurnId};
