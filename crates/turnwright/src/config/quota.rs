@@ -43,7 +43,7 @@ impl QuotaSettings {
     fn add_to(&self, rules: &mut QuotaRules) -> anyhow::Result<()> {
         let organization = self.organization.as_deref();
         let organization = organization
-            .map(|name| slug(name).with_context(|| format!("organization {name:?}")))
+            .map(|name| slug(name).context("organization"))
             .transpose()?;
         let of = holder(&self.of)?;
         match (self.calls_per_hour, self.tokens_per_minute) {

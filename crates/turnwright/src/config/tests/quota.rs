@@ -55,7 +55,7 @@ fn what_is_no_quota_is_refused_by_name() {
         ("calls_per_hour = 1\n", "of"),
         (
             "of = \"key\"\norganization = \"no slug\"\ncalls_per_hour = 1\n",
-            "organization \"no slug\"",
+            "quota[0]: organization: ",
         ),
     ];
     for (text, why) in rows {

@@ -29,11 +29,11 @@ const FIND: Sql = Sql {
 const WITH_TURNS: Sql = Sql {
     sqlite: "SELECT c.id FROM json_each(?2) AS asked
         CROSS JOIN conversation c ON c.organization = ?1 AND c.id = asked.value
-        WHERE EXISTS (SELECT 1 FROM turn_start t WHERE t.organization = ?1 AND t.conversation = c.key
+        WHERE EXISTS (SELECT 1 FROM turn t WHERE t.organization = ?1 AND t.conversation = c.key
             AND t.deleted_us IS NULL AND t.erased_us IS NULL AND t.parent IS NULL AND t.owner = 'import')",
     postgres: "SELECT c.id FROM json_array_elements_text(CAST(?2 AS json)) AS asked (value)
         JOIN conversation c ON c.organization = ?1 AND c.id = asked.value
-        WHERE EXISTS (SELECT 1 FROM turn_start t WHERE t.organization = ?1 AND t.conversation = c.key
+        WHERE EXISTS (SELECT 1 FROM turn t WHERE t.organization = ?1 AND t.conversation = c.key
             AND t.deleted_us IS NULL AND t.erased_us IS NULL AND t.parent IS NULL AND t.owner = 'import')",
 };
 
