@@ -69,7 +69,12 @@ impl QuotaRules {
         let quotas = quotas.filter(|quota| quota.tool.as_deref().is_none_or(|of| of == tool));
         let mut quotas: Vec<CallQuota> = quotas.cloned().collect();
         // In one order, so that two who lock rows do not wait for each other.
-        quotas.sort_by(|one, other| (one.of, &one.tool).cmp(&(other.of, &other.tool)));
+        quotas.sort_by(|one, other| {
+            let by = |quota: &CallQuota| (quota.of, quota.tool.clone(), quota.calls_max);
+            by(one).cmp(&by(other))
+        });
+        // Of several that count the same, the least is the one that holds.
+        quotas.dedup_by(|other, one| (other.of, &other.tool) == (one.of, &one.tool));
         quotas
     }
 }
@@ -117,7 +122,7 @@ impl Runtime {
 
 /// Takes a place for a call in each of its quotas, or tells the model which one has none.
 ///
-/// A call for which the store cannot be asked starts: the write that starts it fails as well if the store is gone.
+/// One that cannot be counted is not run.
 pub(crate) async fn take(
     store: Store,
     env: Env,
@@ -141,7 +146,7 @@ pub(crate) async fn take(
                 turn.id = %turn, call.round = call.round, call.position = call.position, error = %error,
                 "a call could not be counted"
             );
-            return None;
+            return Some(NOT_COUNTED.to_owned());
         }
     };
     match outcomes.first() {
@@ -151,6 +156,9 @@ pub(crate) async fn take(
         _ => None,
     }
 }
+
+const NOT_COUNTED: &str =
+    "Not run: this call could not be counted against its limits. It may be made again.";
 
 /// What the model is shown in place of a result.
 fn told(tool: &str, quota: &CallQuota, at: Timestamp) -> String {
@@ -201,15 +209,20 @@ mod tests {
                 rule(None, QuotaHolder::EndUser, None, 2),
                 rule(Some("acme"), QuotaHolder::Organization, None, 3),
                 rule(None, QuotaHolder::Key, Some("search"), 4),
+                rule(Some("acme"), QuotaHolder::Key, Some("search"), 5),
+                rule(Some("other"), QuotaHolder::Key, Some("search"), 1),
+                rule(Some("other"), QuotaHolder::Key, Some("search"), 1),
             ],
             tokens: Vec::new(),
         };
-        let rows: [(&str, &str, bool, &[u32]); 5] = [
+        let rows: [(&str, &str, bool, &[u32]); 6] = [
             ("acme", "draw", true, &[3, 2, 1]),
             ("acme", "draw", false, &[3]),
             ("other", "draw", false, &[]),
-            ("other", "search", true, &[4, 2]),
-            ("other", "search", false, &[4]),
+            // Of several for the same, the least.
+            ("other", "search", true, &[1, 2]),
+            ("other", "search", false, &[1]),
+            ("acme", "search", false, &[3, 4]),
         ];
         for (slug, tool, names_user, expected) in rows {
             let quotas = rules.of_call(slug, tool, names_user);

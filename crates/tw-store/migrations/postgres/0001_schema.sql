@@ -507,9 +507,6 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE TRIGGER turn_is_deleted AFTER UPDATE OF deleted_us ON turn_start FOR EACH STATEMENT
-    EXECUTE FUNCTION turn_is_forgotten();
-
 CREATE TRIGGER turn_is_erased AFTER UPDATE OF erased_us ON turn_state FOR EACH STATEMENT
     EXECUTE FUNCTION turn_is_forgotten();
 

@@ -499,11 +499,6 @@ CREATE TABLE forgotten (
 
 INSERT INTO forgotten VALUES (0);
 
-CREATE TRIGGER turn_is_deleted AFTER UPDATE OF deleted_us ON turn_start
-BEGIN
-    UPDATE forgotten SET times = times + 1;
-END;
-
 CREATE TRIGGER turn_is_erased AFTER UPDATE OF erased_us ON turn_state
 BEGIN
     UPDATE forgotten SET times = times + 1;

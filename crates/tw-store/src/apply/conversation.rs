@@ -39,8 +39,11 @@ const DELETE_STATES: Sql = Sql {
         RETURNING turn, status = 'running'",
 };
 
-/// What is to follow the deletion of turns: the hashes by which they are found go, their contents are due, and those
-/// that run, which are given back, are stopped.
+/// Whoever erases does so last, too: a row that all have in common is locked behind those of turns.
+const NOTE_FORGOTTEN: &str = "UPDATE forgotten SET times = times + 1";
+
+/// What is to follow the deletion of turns: the hashes by which they are found go, their contents are due, those that
+/// run, which are given back, are stopped, and whoever keeps something of turns sees it.
 pub(super) fn delete_states(
     db: &mut WriteSession<'_>,
     what: &'static str,
@@ -56,6 +59,7 @@ pub(super) fn delete_states(
     let states: Vec<(i64, bool)> = db
         .rows(DELETE_STATES, params![keys, at.0], read)
         .map_err(|error| StoreApplyError::db(what, error))?;
+    run(db, what, NOTE_FORGOTTEN, &[])?;
     let running = states.into_iter().filter(|(_, is_running)| *is_running);
     let running: BTreeSet<i64> = running.map(|(key, _)| key).collect();
     let ids = turns.iter().filter(|(key, _)| running.contains(key));
@@ -73,10 +77,11 @@ const DELETE_QUEUED: &str = "DELETE FROM queued_row
 /// The head is a turn that somebody still sees.
 pub(super) const MOVE_HEAD: &str = "UPDATE conversation
     SET updated_us = ?3,
-        head_turn = (SELECT max(key) FROM turn
-                     WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
-                       AND status IN ('completed', 'incomplete')
-                       AND (item_source IS NOT NULL OR conversation.api_key IS NULL))
+        head_turn = (SELECT t.key FROM turn t
+                     WHERE t.organization = ?1 AND t.conversation = ?2 AND t.deleted_us IS NULL
+                       AND t.status IN ('completed', 'incomplete')
+                       AND (t.item_source IS NOT NULL OR conversation.api_key IS NULL)
+                     ORDER BY t.key DESC LIMIT 1)
     WHERE key = ?2";
 
 /// A conversation that a client made by itself is there without turns, until its maker takes it away.
