@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::task::JoinSet;
 use tw_core::call::{CallEnd, CallReason};
 use tw_core::callback::CallbackMeaning;
 use tw_core::change::{Change, Outcome};
@@ -33,6 +32,7 @@ use tw_wire::stored::tool;
 
 use crate::callbacks::masked;
 use crate::error_chain::ErrorChain;
+use crate::owned_tasks::OwnedTasks;
 use crate::runtime::RuntimeInner;
 
 /// Jobs that are asked about at once.
@@ -51,7 +51,7 @@ const SETTLES_MAX: u32 = 3;
 const ASIDE_BYTES_MIN: usize = 32 * 1024;
 
 pub(crate) async fn run(inner: Arc<RuntimeInner>) {
-    let mut asking: JoinSet<OrgId> = JoinSet::new();
+    let mut asking = OwnedTasks::default();
     let mut slots = PollSlots::default();
     let mut may_free = true;
     loop {
@@ -66,20 +66,15 @@ pub(crate) async fn run(inner: Arc<RuntimeInner>) {
             () = inner.refusing.cancelled() => break,
             () = inner.jobs_due.notified() => {}
             () = inner.replicas.gone_for_jobs.notified() => may_free = true,
-            Some(ended) = asking.join_next(), if !asking.is_empty() => slots.give_back(ended.ok(), 1),
+            organization = asking.ended() => slots.give_back(organization, 1),
             () = tokio::time::sleep(wait) => {}
         }
-        while let Some(ended) = asking.try_join_next() {
-            slots.give_back(ended.ok(), 1);
-        }
-        if asking.is_empty() {
-            // A task that panicked has not said whose it was.
-            slots = PollSlots::default();
+        while let Some(organization) = asking.ended_already() {
+            slots.give_back(organization, 1);
         }
     }
-    let all_asked = async { while asking.join_next().await.is_some() {} };
     // What is cut off is asked about again by the next process.
-    let _ = tokio::time::timeout(LAST_POLLS_MAX, all_asked).await;
+    let _ = tokio::time::timeout(LAST_POLLS_MAX, asking.all_ended()).await;
 }
 
 /// Slots in use.
@@ -102,8 +97,8 @@ impl PollSlots {
         self.used += slots;
     }
 
-    fn give_back(&mut self, organization: Option<OrgId>, slots: usize) {
-        let Some(own) = organization.and_then(|organization| self.of.get_mut(&organization)) else {
+    fn give_back(&mut self, organization: OrgId, slots: usize) {
+        let Some(own) = self.of.get_mut(&organization) else {
             return;
         };
         *own = own.saturating_sub(slots);
@@ -138,7 +133,7 @@ enum TakeJobsError {
 /// Begins to ask about what is due, as far as there is room; when the next of the others is due.
 async fn take_due(
     inner: &Arc<RuntimeInner>,
-    asking: &mut JoinSet<OrgId>,
+    asking: &mut OwnedTasks<OrgId>,
     slots: &mut PollSlots,
 ) -> Option<Timestamp> {
     if inner.refusing.is_cancelled() || !inner.replicas.may_drive() {
@@ -155,7 +150,7 @@ async fn take_due(
 
 async fn try_take_due(
     inner: &Arc<RuntimeInner>,
-    asking: &mut JoinSet<OrgId>,
+    asking: &mut OwnedTasks<OrgId>,
     slots: &mut PollSlots,
 ) -> Result<Option<Timestamp>, TakeJobsError> {
     let now = inner.env.now();
@@ -182,12 +177,9 @@ async fn try_take_due(
     for ((organization, room), claimed) in of.into_iter().zip(of_each(&outcomes)) {
         for claim in claimed {
             let (inner, claim) = (Arc::clone(inner), claim.clone());
-            asking.spawn(async move {
-                ask(&inner, claim).await;
-                organization
-            });
+            asking.spawn(organization, async move { ask(&inner, claim).await });
         }
-        slots.give_back(Some(organization), room - claimed.len());
+        slots.give_back(organization, room - claimed.len());
     }
     outcomes?;
     Ok(next)

@@ -22,11 +22,10 @@ fn organizations_that_hold_all_they_get_leave_some_to_the_next() {
 fn slots_come_back_to_all() {
     let mut slots = PollSlots::default();
     assert_eq!(take_all(&mut slots, 1), SLOTS_OF_ONE);
-    slots.give_back(Some(OrgId(1)), SLOTS_OF_ONE - 1);
-    slots.give_back(Some(OrgId(2)), 1);
-    slots.give_back(None, 1);
+    slots.give_back(OrgId(1), SLOTS_OF_ONE - 1);
+    slots.give_back(OrgId(2), 1);
     assert_eq!(slots.used, 1);
     assert_eq!(take_all(&mut slots, 1), SLOTS_OF_ONE - 1);
-    slots.give_back(Some(OrgId(1)), SLOTS_OF_ONE);
+    slots.give_back(OrgId(1), SLOTS_OF_ONE);
     assert_eq!((slots.used, slots.of.len()), (0, 0));
 }
