@@ -26,8 +26,11 @@ use standing::Standing;
 
 /// Messages that wait to be sent; further ones are dropped.
 const QUEUE_MAX: usize = 1024;
-/// Messages of a subscription that wait to be taken; further ones are dropped.
-const TAKEN_LATER_MAX: usize = 64;
+/// Messages of a subscription that wait to be taken; further ones are dropped. Each may be as large as its server lets
+/// it be, and one is as good as many.
+const TAKEN_LATER_MAX: usize = 4;
+/// A message that is larger than this is none of ours: they are numbers of up to 20 digits.
+const PAYLOAD_BYTES_MAX: usize = 32;
 /// Time that making a connection may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Time after which a connection is tried; one that misses two answers is made anew.
@@ -252,13 +255,15 @@ pub struct NatsSubscription {
 }
 
 impl NatsSubscription {
-    /// The text of the next message; `None` for one that is no text. Ends only with a message.
+    /// The text of the next message; `None` for one that is no text. Ends only with a message, and passes over one that
+    /// is larger than any of ours.
     ///
     /// # Cancel safety
     /// No message is lost by it.
     pub async fn next(&mut self) -> Option<String> {
         loop {
             match self.messages.next().await {
+                Some(message) if message.payload.len() > PAYLOAD_BYTES_MAX => {}
                 Some(message) => return from_utf8(&message.payload).ok().map(ToOwned::to_owned),
                 None => self.ask_anew().await,
             }

@@ -170,3 +170,18 @@ async fn a_client_that_breaks_is_made_anew() {
     assert_eq!(heard.as_deref(), Some("2"));
     assert!(nats.is_connected());
 }
+
+#[tokio::test]
+async fn messages_that_are_none_of_ours_are_passed_over() {
+    let server = FakeNats::start().await;
+    let (nats, _tasks) = connect(&server.url()).await;
+    let mut connection = server.accept().await;
+    let mut subscription = nats.subscribe("subject".to_owned()).unwrap();
+    let id = connection.subscribed().await;
+    for payload in [&"9".repeat(33), "", &"9".repeat(1_000_000), "7"] {
+        connection.tell(&id, payload).await;
+    }
+    for payload in ["", "7"] {
+        assert_eq!(heard(&mut subscription).await.as_deref(), Some(payload));
+    }
+}
