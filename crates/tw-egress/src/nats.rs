@@ -65,6 +65,8 @@ pub enum BadNatsUrl {
         "must be a URL as nats://user:password@host:4222, nats://token@host:4222 or tls://…, or several with commas between them"
     )]
     Form,
+    #[error("has some servers with TLS and some without: the password would leave in clear")]
+    Mixed,
     #[error("names several users: one connects to all servers")]
     Logins,
 }
@@ -83,7 +85,15 @@ impl NatsServers {
             let url = Url::parse(url.trim()).map_err(|_| BadNatsUrl::Form)?;
             servers.add(url)?;
         }
+        let with_tls = |address: &ServerAddr| address.tls_required();
+        if servers.wants_tls() && !servers.addresses.iter().all(with_tls) {
+            return Err(BadNatsUrl::Mixed);
+        }
         Ok(servers)
+    }
+
+    fn wants_tls(&self) -> bool {
+        self.addresses.iter().any(ServerAddr::tls_required)
     }
 
     fn add(&mut self, mut url: Url) -> Result<(), BadNatsUrl> {
@@ -142,10 +152,14 @@ impl NatsConfig {
         let (alive, end) = oneshot::channel();
         let pauses = Arc::clone(standing);
         let events = Arc::clone(standing);
+        let servers = &self.servers;
         let options = ConnectOptions::new()
             .name("turnwright")
             .retry_on_initial_connect()
             .no_echo()
+            .require_tls(servers.wants_tls())
+            // Whoever names servers says who is given the password, and over what.
+            .ignore_discovered_servers()
             .tls_client_config(self.tls.clone())
             .client_capacity(QUEUE_MAX)
             .subscription_capacity(TAKEN_LATER_MAX)
@@ -158,12 +172,12 @@ impl NatsConfig {
                 events.hear(&event);
                 ready(())
             });
-        let options = match self.servers.login.clone() {
+        let options = match servers.login.clone() {
             NatsLogin::Nobody => options,
             NatsLogin::Token(token) => options.token(token),
             NatsLogin::User { name, password } => options.user_and_password(name, password),
         };
-        let client = options.connect(self.servers.addresses.clone()).await?;
+        let client = options.connect(servers.addresses.clone()).await?;
         Ok((client, end))
     }
 }

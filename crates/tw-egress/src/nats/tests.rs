@@ -19,13 +19,15 @@ fn urls_name_servers_and_one_who_connects() {
         ("tls://[::1]:4222", 1, Ok(NatsLogin::Nobody)),
         ("nats://t%2Fken@a", 1, Ok(token())),
         ("nats://turn:p%40ss%2Cword@a", 1, Ok(user())),
-        ("nats://t%2Fken@a:1, tls://b", 2, Ok(token())),
+        ("nats://t%2Fken@a:1, nats://b", 2, Ok(token())),
         ("nats://a,nats://t%2Fken@b,nats://t%2Fken@c", 3, Ok(token())),
         (
             "nats://t%2Fken@a,nats://other@b",
             0,
             Err(BadNatsUrl::Logins),
         ),
+        ("tls://a,tls://t%2Fken@b", 2, Ok(token())),
+        ("tls://t%2Fken@a,nats://b", 0, Err(BadNatsUrl::Mixed)),
         ("", 0, Err(BadNatsUrl::Form)),
         ("nats.example.com:4222", 0, Err(BadNatsUrl::Form)),
         ("http://a:4222", 0, Err(BadNatsUrl::Form)),
@@ -183,5 +185,21 @@ async fn messages_that_are_none_of_ours_are_passed_over() {
     }
     for payload in ["", "7"] {
         assert_eq!(heard(&mut subscription).await.as_deref(), Some(payload));
+    }
+}
+
+/// They would be given the password, and over whatever they like.
+#[tokio::test]
+async fn servers_that_only_a_server_names_are_not_connected_to() {
+    let stranger = FakeNats::start().await;
+    let mut server = FakeNats::start().await;
+    server.info = format!("{{\"connect_urls\":[\"{}\"]}}", stranger.address());
+    let (_nats, _tasks) = connect(&format!("nats://token@{}", server.address())).await;
+    // One that has failed is tried last.
+    for _ in 0..8 {
+        tokio::select! {
+            connection = server.accept() => drop(connection),
+            _ = stranger.accept() => panic!("a stranger was given the token"),
+        }
     }
 }
