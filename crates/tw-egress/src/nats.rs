@@ -65,6 +65,8 @@ pub enum BadNatsUrl {
         "must be a URL as nats://user:password@host:4222, nats://token@host:4222 or tls://…, or several with commas between them"
     )]
     Form,
+    #[error("must be a URL of nats:// or tls://, and is one of something else")]
+    Scheme,
     #[error("has some servers with TLS and some without: the password would leave in clear")]
     Mixed,
     #[error("names several users: one connects to all servers")]
@@ -72,7 +74,7 @@ pub enum BadNatsUrl {
 }
 
 impl NatsServers {
-    /// Reads one URL, or several with commas between them.
+    /// Reads one URL, or several with commas between them; `nats://` may be left out.
     ///
     /// # Errors
     /// [`BadNatsUrl`].
@@ -82,8 +84,13 @@ impl NatsServers {
             login: NatsLogin::Nobody,
         };
         for url in written.split(',') {
-            let url = Url::parse(url.trim()).map_err(|_| BadNatsUrl::Form)?;
-            servers.add(url)?;
+            let url = url.trim();
+            let read = if url.contains("://") {
+                Url::parse(url)
+            } else {
+                Url::parse(&format!("nats://{url}"))
+            };
+            servers.add(read.map_err(|_| BadNatsUrl::Form)?)?;
         }
         let with_tls = |address: &ServerAddr| address.tls_required();
         if servers.wants_tls() && !servers.addresses.iter().all(with_tls) {
@@ -97,9 +104,11 @@ impl NatsServers {
     }
 
     fn add(&mut self, mut url: Url) -> Result<(), BadNatsUrl> {
-        let is_known = matches!(url.scheme(), "nats" | "tls");
+        if !matches!(url.scheme(), "nats" | "tls") {
+            return Err(BadNatsUrl::Scheme);
+        }
         let has_more = !matches!(url.path(), "" | "/") || url.query().or(url.fragment()).is_some();
-        if !is_known || has_more || url.host_str().is_none_or(str::is_empty) {
+        if has_more || url.host_str().is_none_or(str::is_empty) {
             return Err(BadNatsUrl::Form);
         }
         let login = NatsLogin::of(&url)?;

@@ -26,12 +26,16 @@ fn urls_name_servers_and_one_who_connects() {
             0,
             Err(BadNatsUrl::Logins),
         ),
+        ("", 0, Err(BadNatsUrl::Form)),
+        ("nats.example.com:4222", 1, Ok(NatsLogin::Nobody)),
+        ("localhost, [::1]:4222", 2, Ok(NatsLogin::Nobody)),
+        ("t%2Fken@a:4222", 1, Ok(token())),
         ("tls://a,tls://t%2Fken@b", 2, Ok(token())),
         ("tls://t%2Fken@a,nats://b", 0, Err(BadNatsUrl::Mixed)),
-        ("", 0, Err(BadNatsUrl::Form)),
-        ("nats.example.com:4222", 0, Err(BadNatsUrl::Form)),
-        ("http://a:4222", 0, Err(BadNatsUrl::Form)),
-        ("ws://a:4222", 0, Err(BadNatsUrl::Form)),
+        ("t%2Fken@a,tls://b", 0, Err(BadNatsUrl::Mixed)),
+        ("a b:4222", 0, Err(BadNatsUrl::Form)),
+        ("http://a:4222", 0, Err(BadNatsUrl::Scheme)),
+        ("ws://a:4222", 0, Err(BadNatsUrl::Scheme)),
         ("nats://", 0, Err(BadNatsUrl::Form)),
         ("nats://a,", 0, Err(BadNatsUrl::Form)),
         ("nats://a/subject", 0, Err(BadNatsUrl::Form)),
@@ -71,10 +75,6 @@ impl FakeNats {
 
     fn address(&self) -> String {
         self.listener.local_addr().unwrap().to_string()
-    }
-
-    fn url(&self) -> String {
-        format!("nats://{}", self.address())
     }
 
     /// Takes the next connection as far as it counts as one.
@@ -144,7 +144,7 @@ async fn heard(subscription: &mut NatsSubscription) -> Option<String> {
 #[tokio::test]
 async fn a_client_that_breaks_is_made_anew() {
     let server = FakeNats::start().await;
-    let (nats, _tasks) = connect(&server.url()).await;
+    let (nats, _tasks) = connect(&server.address()).await;
     let mut connection = server.accept().await;
     let mut subscription = nats.subscribe("subject".to_owned()).unwrap();
     let id = connection.subscribed().await;
@@ -176,7 +176,7 @@ async fn a_client_that_breaks_is_made_anew() {
 #[tokio::test]
 async fn messages_that_are_none_of_ours_are_passed_over() {
     let server = FakeNats::start().await;
-    let (nats, _tasks) = connect(&server.url()).await;
+    let (nats, _tasks) = connect(&server.address()).await;
     let mut connection = server.accept().await;
     let mut subscription = nats.subscribe("subject".to_owned()).unwrap();
     let id = connection.subscribed().await;
@@ -194,7 +194,7 @@ async fn servers_that_only_a_server_names_are_not_connected_to() {
     let stranger = FakeNats::start().await;
     let mut server = FakeNats::start().await;
     server.info = format!("{{\"connect_urls\":[\"{}\"]}}", stranger.address());
-    let (_nats, _tasks) = connect(&format!("nats://token@{}", server.address())).await;
+    let (_nats, _tasks) = connect(&format!("token@{}", server.address())).await;
     // One that has failed is tried last.
     for _ in 0..8 {
         tokio::select! {
