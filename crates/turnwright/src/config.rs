@@ -33,7 +33,7 @@ use tw_core::limits::{CALLBACK_WAIT_DEFAULT, DEFINITIONS_BYTES_MAX, RequestLimit
 use tw_core::time::Timestamp;
 use tw_core::tool::Tool;
 use tw_egress::client::EgressClient;
-use tw_egress::nats::{NatsConfig, NatsServers};
+use tw_egress::nats::{BadNatsUrl, NatsConfig, NatsServers};
 use tw_egress::part_downloads::PartDownloader;
 use tw_egress::scripted::Script;
 use tw_egress::secrets::Secrets;
@@ -50,6 +50,7 @@ use tw_runtime::tools::DefinitionVetting;
 use tw_store::store::StoreOptions;
 
 use crate::cli::ServeArgs;
+use crate::database::DatabasePlace;
 use crate::listen::ConnectionLimits;
 use crate::organization::slug;
 use crate::registry::{self, ProbeSettings};
@@ -376,7 +377,8 @@ impl Settings {
             models_kept: Duration::from_secs(self.cache.models_s),
             disk_free_bytes_min: self.server.disk_free_bytes_min,
             log_turns: self.log.turns,
-            nats: self.nats(&environment)?,
+            // It depends on where the record is; see [`Self::nats`].
+            nats: None,
             telemetry: self.telemetry(&environment)?,
             log_lines_dropped: DroppedLogLines::default(),
             fail_point: fail_point()?,
@@ -442,20 +444,36 @@ impl Settings {
         Ok(Some(written.config(client)))
     }
 
-    /// The NATS that the variable names, or the settings.
-    fn nats(&self, environment: &Environment) -> anyhow::Result<Option<NatsConfig>> {
-        let written = self.server.nats_url.as_ref().map(|url| url.0.clone());
-        let (named, written) = match environment.get("NATS_URL")? {
-            Some(written) => ("the variable NATS_URL", Some(written)),
-            None => ("server.nats_url", written),
-        };
-        let Some(written) = written else {
+    /// The NATS over which the servers on one database tell each other.
+    pub fn nats(&self, place: &DatabasePlace) -> anyhow::Result<Option<NatsConfig>> {
+        let Some(servers) = self.nats_servers(place, &Environment::of_process())? else {
             return Ok(None);
         };
-        Ok(Some(NatsConfig {
-            servers: NatsServers::parse(&written).with_context(|| named)?,
-            tls: self.database_tls()?,
-        }))
+        let tls = self.database_tls()?;
+        Ok(Some(NatsConfig { servers, tls }))
+    }
+
+    /// The servers that the variable names, or the settings.
+    fn nats_servers(
+        &self,
+        place: &DatabasePlace,
+        environment: &Environment,
+    ) -> anyhow::Result<Option<NatsServers>> {
+        // Other programs read the variable, too: it says nothing of a record that nobody shares.
+        if let DatabasePlace::Server(_) = place
+            && let Some(written) = environment.get("NATS_URL")?
+        {
+            match NatsServers::parse(&written) {
+                // They may go another way to it, as with WebSockets.
+                Err(cause @ BadNatsUrl::Scheme) => {
+                    tracing::warn!(%cause, "the variable NATS_URL is not used");
+                }
+                read => return read.map(Some).context("the variable NATS_URL"),
+            }
+        }
+        let written = self.server.nats_url.as_ref();
+        let read = written.map(|url| NatsServers::parse(&url.0)).transpose();
+        read.context("server.nats_url")
     }
 
     /// TLS to the server of the database, and to NATS.

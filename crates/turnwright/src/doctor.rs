@@ -121,7 +121,13 @@ fn check_record(report: &mut Report, args: &DoctorArgs, data: &Path, settings: O
     let Some(settings) = settings else {
         return check_data(report, data, None);
     };
-    match DatabasePlace::of(&args.store, settings, data) {
+    let place = DatabasePlace::of(&args.store, settings, data);
+    if let Ok(place) = &place
+        && let Err(error) = settings.nats(place)
+    {
+        report.fail("NATS", error);
+    }
+    match place {
         Ok(DatabasePlace::Folder(folder)) => check_data(report, &folder, Some(settings)),
         Ok(DatabasePlace::Server(server)) => {
             let runs = check_folder(report, data) && check_lock(report, data);

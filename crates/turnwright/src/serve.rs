@@ -43,6 +43,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let env = Env::system();
     let data = settings.server.data.clone();
     let place = DatabasePlace::of(&args.store, &settings, &data)?;
+    config.nats = settings.nats(&place)?;
     let mut stop = pin!(stop_signal()?);
     check_descriptors(settings.server.connections_max());
     // Taking over makes the lock file of a folder that has none.

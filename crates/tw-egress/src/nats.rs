@@ -3,33 +3,38 @@
 //! Nothing waits for it: what finds no connection, or no room in a queue, is dropped, and whoever relies on a message
 //! looks without it, too.
 
+mod standing;
+
+use std::convert::Infallible;
 use std::fmt;
-use std::future::ready;
+use std::future::{pending, ready};
 use std::str::from_utf8;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_nats::connection::State;
-use async_nats::{Client, ConnectOptions, Event, ServerAddr, Subscriber};
+use async_nats::{Client, ConnectError, ConnectOptions, ServerAddr, Subscriber};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
 use percent_encoding::percent_decode_str;
+use tokio::sync::{oneshot, watch};
 use tokio::task::unconstrained;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use url::Url;
+
+use standing::Standing;
 
 /// Messages that wait to be sent; further ones are dropped.
 const QUEUE_MAX: usize = 1024;
-/// Messages of a subscription that wait to be taken; further ones are dropped.
-const TAKEN_LATER_MAX: usize = 64;
+/// Messages of a subscription that wait to be taken; further ones are dropped. Each may be as large as its server lets
+/// it be, and one is as good as many.
+const TAKEN_LATER_MAX: usize = 4;
+/// A message that is larger than this is none of ours: they are numbers of up to 20 digits.
+const PAYLOAD_BYTES_MAX: usize = 32;
 /// Time that making a connection may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Time after which a connection is tried; one that misses two answers is made anew.
 const PING_EVERY: Duration = Duration::from_secs(10);
-/// Longest pause before a connection is tried again; the pause doubles up to that.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
-const PAUSE_FIRST: Duration = Duration::from_millis(2);
 
 /// The servers of one NATS, and who connects to them.
 #[derive(Clone)]
@@ -60,12 +65,16 @@ pub enum BadNatsUrl {
         "must be a URL as nats://user:password@host:4222, nats://token@host:4222 or tls://…, or several with commas between them"
     )]
     Form,
+    #[error("must be a URL of nats:// or tls://, and is one of something else")]
+    Scheme,
+    #[error("has some servers with TLS and some without: the password would leave in clear")]
+    Mixed,
     #[error("names several users: one connects to all servers")]
     Logins,
 }
 
 impl NatsServers {
-    /// Reads one URL, or several with commas between them.
+    /// Reads one URL, or several with commas between them; `nats://` may be left out.
     ///
     /// # Errors
     /// [`BadNatsUrl`].
@@ -75,16 +84,31 @@ impl NatsServers {
             login: NatsLogin::Nobody,
         };
         for url in written.split(',') {
-            let url = Url::parse(url.trim()).map_err(|_| BadNatsUrl::Form)?;
-            servers.add(url)?;
+            let url = url.trim();
+            let read = if url.contains("://") {
+                Url::parse(url)
+            } else {
+                Url::parse(&format!("nats://{url}"))
+            };
+            servers.add(read.map_err(|_| BadNatsUrl::Form)?)?;
+        }
+        let with_tls = |address: &ServerAddr| address.tls_required();
+        if servers.wants_tls() && !servers.addresses.iter().all(with_tls) {
+            return Err(BadNatsUrl::Mixed);
         }
         Ok(servers)
     }
 
+    fn wants_tls(&self) -> bool {
+        self.addresses.iter().any(ServerAddr::tls_required)
+    }
+
     fn add(&mut self, mut url: Url) -> Result<(), BadNatsUrl> {
-        let is_known = matches!(url.scheme(), "nats" | "tls");
+        if !matches!(url.scheme(), "nats" | "tls") {
+            return Err(BadNatsUrl::Scheme);
+        }
         let has_more = !matches!(url.path(), "" | "/") || url.query().or(url.fragment()).is_some();
-        if !is_known || has_more || url.host_str().is_none_or(str::is_empty) {
+        if has_more || url.host_str().is_none_or(str::is_empty) {
             return Err(BadNatsUrl::Form);
         }
         let login = NatsLogin::of(&url)?;
@@ -128,125 +152,211 @@ pub struct NatsConfig {
     pub tls: rustls::ClientConfig,
 }
 
-/// A connection that is made, and made anew, in the background.
+impl NatsConfig {
+    /// A client that connects in the background, and what ends with it.
+    async fn connect(
+        &self,
+        standing: &Arc<Standing>,
+    ) -> Result<(Client, oneshot::Receiver<Infallible>), ConnectError> {
+        let (alive, end) = oneshot::channel();
+        let pauses = Arc::clone(standing);
+        let events = Arc::clone(standing);
+        let servers = &self.servers;
+        let options = ConnectOptions::new()
+            .name("turnwright")
+            .retry_on_initial_connect()
+            .no_echo()
+            .require_tls(servers.wants_tls())
+            // Whoever names servers says who is given the password, and over what.
+            .ignore_discovered_servers()
+            .tls_client_config(self.tls.clone())
+            .client_capacity(QUEUE_MAX)
+            .subscription_capacity(TAKEN_LATER_MAX)
+            .connection_timeout(CONNECT_MAX)
+            .ping_interval(PING_EVERY)
+            .reconnect_delay_callback(move |_| pauses.next_pause())
+            .event_callback(move |event| {
+                // It is dropped with this, when nothing can come of the client any more.
+                let _alive: &oneshot::Sender<Infallible> = &alive;
+                events.hear(&event);
+                ready(())
+            });
+        let options = match servers.login.clone() {
+            NatsLogin::Nobody => options,
+            NatsLogin::Token(token) => options.token(token),
+            NatsLogin::User { name, password } => options.user_and_password(name, password),
+        };
+        let client = options.connect(servers.addresses.clone()).await?;
+        Ok((client, end))
+    }
+}
+
+/// A connection that is made, and made anew, in the background, while its [`NatsKeeper`] is run.
 #[derive(Clone, Debug)]
-pub struct NatsConnection(Client);
+pub struct NatsConnection(watch::Receiver<NatsLink>);
+
+/// What the connection is now.
+#[derive(Clone, Debug)]
+struct NatsLink {
+    /// Grows with each client.
+    number: u64,
+    /// `None` while the client has broken and there is no new one.
+    client: Option<Client>,
+}
 
 impl NatsConnection {
     /// Begins to connect, and does not wait for it.
     ///
     /// # Errors
     /// None but those of addresses that are none, which [`NatsServers::parse`] has read.
-    pub async fn start(config: NatsConfig) -> Result<Self, async_nats::ConnectError> {
+    pub async fn start(config: NatsConfig) -> Result<(Self, NatsKeeper), ConnectError> {
         let standing = Arc::new(Standing::default());
-        let options = ConnectOptions::new()
-            .name("turnwright")
-            .retry_on_initial_connect()
-            .no_echo()
-            .tls_client_config(config.tls)
-            .client_capacity(QUEUE_MAX)
-            .subscription_capacity(TAKEN_LATER_MAX)
-            .connection_timeout(CONNECT_MAX)
-            .ping_interval(PING_EVERY)
-            .reconnect_delay_callback(pause_before)
-            .event_callback(move |event| {
-                standing.tell(&event);
-                ready(())
-            });
-        let options = match config.servers.login {
-            NatsLogin::Nobody => options,
-            NatsLogin::Token(token) => options.token(token),
-            NatsLogin::User { name, password } => options.user_and_password(name, password),
+        let (client, end) = config.connect(&standing).await?;
+        let (links, link) = watch::channel(NatsLink {
+            number: 0,
+            client: Some(client),
+        });
+        let keeper = NatsKeeper {
+            config,
+            standing,
+            links,
+            end,
         };
-        options.connect(config.servers.addresses).await.map(Self)
+        Ok((Self(link), keeper))
     }
 
     pub fn is_connected(&self) -> bool {
-        self.0.connection_state() == State::Connected
+        self.client().is_some()
+    }
+
+    /// The client, if it has a connection.
+    fn client(&self) -> Option<Client> {
+        let client = self.0.borrow().client.clone();
+        client.filter(|client| client.connection_state() == State::Connected)
     }
 
     /// Sends a message if there is a connection and room for it, and never waits; whether there was.
     pub fn publish(&self, subject: String, payload: Bytes) -> bool {
         // What waits for a connection would be old once there is one.
-        self.is_connected()
+        self.client().is_some_and(|client| {
             // It waits for nothing but room.
-            && unconstrained(self.0.publish(subject, payload))
+            unconstrained(client.publish(subject, payload))
                 .now_or_never()
                 .is_some_and(|sent| sent.is_ok())
+        })
     }
 
     /// Hears what is sent to a subject from now on, over all connections; `None` if there is no room to ask for it.
     pub fn subscribe(&self, subject: String) -> Option<NatsSubscription> {
-        let asked = unconstrained(self.0.subscribe(subject)).now_or_never()?;
-        asked.ok().map(NatsSubscription)
+        let NatsLink { number, client } = self.0.borrow().clone();
+        let asked = unconstrained(client?.subscribe(subject.clone())).now_or_never()?;
+        Some(NatsSubscription {
+            link: self.0.clone(),
+            subject,
+            number,
+            messages: asked.ok()?,
+        })
     }
 
     /// Waits until what was published is with the server, if there is a connection.
     pub async fn flush_within(&self, limit: Duration) {
-        if self.is_connected() {
+        if let Some(client) = self.client() {
             // What does not arrive is not relied upon.
-            let _ = timeout(limit, self.0.flush()).await;
+            let _ = timeout(limit, client.flush()).await;
         }
     }
 }
 
 /// What is sent to one subject, for as long as this is there.
 #[derive(Debug)]
-pub struct NatsSubscription(Subscriber);
+pub struct NatsSubscription {
+    link: watch::Receiver<NatsLink>,
+    subject: String,
+    /// The client that the messages come from.
+    number: u64,
+    messages: Subscriber,
+}
 
 impl NatsSubscription {
-    /// The text of the next message; `None` for one that is no text. Ends only with a message.
+    /// The text of the next message; `None` for one that is no text. Ends only with a message, and passes over one that
+    /// is larger than any of ours.
     ///
     /// # Cancel safety
     /// No message is lost by it.
     pub async fn next(&mut self) -> Option<String> {
-        match self.0.next().await {
-            Some(message) => from_utf8(&message.payload).ok().map(ToOwned::to_owned),
-            // The connection was given up, which nobody asks for while this is there.
-            None => std::future::pending().await,
+        loop {
+            match self.messages.next().await {
+                Some(message) if message.payload.len() > PAYLOAD_BYTES_MAX => {}
+                Some(message) => return from_utf8(&message.payload).ok().map(ToOwned::to_owned),
+                None => self.ask_anew().await,
+            }
+        }
+    }
+
+    /// Waits for the client that takes the place of the one that broke, and asks it.
+    async fn ask_anew(&mut self) {
+        loop {
+            let number = self.number;
+            let has_come = |link: &NatsLink| link.number > number && link.client.is_some();
+            let Ok(link) = self.link.wait_for(has_come).await.map(|link| link.clone()) else {
+                // Nobody keeps the connection any more.
+                return pending().await;
+            };
+            if let Some(client) = link.client
+                && let Ok(messages) = client.subscribe(self.subject.clone()).await
+            {
+                self.messages = messages;
+                self.number = link.number;
+                return;
+            }
+            self.number = link.number;
         }
     }
 }
 
-fn pause_before(tries: usize) -> Duration {
-    let doubled = u32::try_from(tries.saturating_sub(1)).unwrap_or(u32::MAX);
-    let factor = 2_u32.checked_pow(doubled).unwrap_or(u32::MAX);
-    PAUSE_FIRST.saturating_mul(factor).min(PAUSE_MAX)
+/// Says in the log how the connection stands, and makes a new one where the client breaks.
+#[derive(Debug)]
+pub struct NatsKeeper {
+    config: NatsConfig,
+    standing: Arc<Standing>,
+    links: watch::Sender<NatsLink>,
+    /// Ends with the client: what a server says can make it panic.
+    end: oneshot::Receiver<Infallible>,
 }
 
-/// What the log was told, so that it is told once.
-#[derive(Debug, Default)]
-struct Standing {
-    is_lost: AtomicBool,
-    /// The server has refused something on this connection.
-    has_refused: AtomicBool,
-}
-
-impl Standing {
-    fn tell(&self, event: &Event) {
-        match event {
-            Event::Connected => {
-                self.is_lost.store(false, Ordering::Release);
-                self.has_refused.store(false, Ordering::Release);
-                tracing::info!("connected to NATS");
-            }
-            Event::Disconnected => self.tell_lost("the connection ended"),
-            Event::ClientError(error) => self.tell_lost(&error.to_string()),
-            Event::ServerError(error) => {
-                if !self.has_refused.swap(true, Ordering::AcqRel) {
-                    tracing::warn!(cause = %error, "NATS refuses something");
+impl NatsKeeper {
+    /// Never ends.
+    pub async fn keep(mut self) {
+        loop {
+            let proven_at = self.standing.proven_at();
+            let proven = async {
+                match proven_at {
+                    Some(at) => sleep_until(at).await,
+                    None => pending().await,
                 }
+            };
+            tokio::select! {
+                _ = &mut self.end => self.make_anew().await,
+                () = self.standing.changed.notified() => {}
+                () = proven => self.standing.prove(Instant::now()),
             }
-            Event::SlowConsumer(_) | Event::LameDuckMode | Event::Draining | Event::Closed => {}
         }
     }
 
-    fn tell_lost(&self, cause: &str) {
-        if !self.is_lost.swap(true, Ordering::AcqRel) {
-            tracing::warn!(
-                cause,
-                "NATS cannot be reached: servers hear of each other by the database alone"
-            );
+    async fn make_anew(&mut self) {
+        self.links.send_modify(|link| link.client = None);
+        loop {
+            sleep(self.standing.break_down()).await;
+            match self.config.connect(&self.standing).await {
+                Ok((client, end)) => {
+                    self.end = end;
+                    return self.links.send_modify(|link| {
+                        link.number += 1;
+                        link.client = Some(client);
+                    });
+                }
+                Err(error) => tracing::error!(%error, "connecting to NATS anew"),
+            }
         }
     }
 }

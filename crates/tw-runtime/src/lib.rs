@@ -47,6 +47,7 @@ mod memory;
 pub mod metrics;
 pub mod open_calls;
 mod orphaned_turns;
+mod owned_tasks;
 mod prepared_history;
 pub mod queued_rows;
 pub mod quotas;

@@ -105,8 +105,8 @@ impl TurnMessages {
 pub(crate) async fn run(inner: Arc<RuntimeInner>, config: NatsConfig) {
     let talking = async {
         let prefix = prefix_of(&inner).await;
-        let nats = match NatsConnection::start(config).await {
-            Ok(nats) => nats,
+        let (nats, keeper) = match NatsConnection::start(config).await {
+            Ok(started) => started,
             Err(error) => {
                 tracing::error!(error = %ErrorChain(&error), "connecting to NATS");
                 return;
@@ -116,7 +116,11 @@ pub(crate) async fn run(inner: Arc<RuntimeInner>, config: NatsConfig) {
             .replicas
             .messages
             .get_or_init(|| ReplicaMessages { nats, prefix });
-        tokio::join!(hear_hints(&inner, told), tell_hints(&inner, told));
+        tokio::join!(
+            keeper.keep(),
+            hear_hints(&inner, told),
+            tell_hints(&inner, told)
+        );
     };
     tokio::select! {
         () = talking => {}

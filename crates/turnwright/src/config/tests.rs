@@ -21,7 +21,9 @@ use tw_runtime::runtime::{MODELS_KEPT_DEFAULT, RESULTS_BYTES_DEFAULT, TOOLS_STOR
 use tw_wire::native_words;
 
 use super::Settings;
+use super::environment::Environment;
 use crate::cli::{ServeArgs, StoreArgs};
+use crate::database::DatabasePlace;
 
 fn load(text: &str) -> anyhow::Result<Settings> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -101,8 +103,12 @@ fn what_is_not_known_is_an_error_that_names_it() {
         ("[secret.KEY]\nvalue = \"v\"\n", "secret"),
         ("[secrets.KEY]\nvalues = \"v\"\n", "values"),
         (
-            "[server]\nnats_url = \"canary@127.0.0.1\"\n",
+            "[server]\nnats_url = \"nats://canary@127.0.0.1/x\"\n",
             "server.nats_url: must be a URL as nats://",
+        ),
+        (
+            "[server]\nnats_url = \"ws://canary@127.0.0.1\"\n",
+            "server.nats_url: must be a URL of nats://",
         ),
         (
             "[server]\nnats_url = \"nats://canary@a,nats://b:canary@c\"\n",
@@ -112,6 +118,55 @@ fn what_is_not_known_is_an_error_that_names_it() {
         let error = format!("{:#}", load(text).unwrap_err());
         assert!(error.contains(named), "{text}: {error}");
         assert!(!error.contains("canary"), "{text}: {error}");
+    }
+}
+
+/// Other programs read the variable as well, and may mean another way to NATS.
+#[test]
+fn nats_url_is_read_where_servers_share_a_record() {
+    let named = "[server]\nnats_url = \"nats://named\"\n";
+    let of_variable = "[nats://v:4222]";
+    let of_settings = "[nats://named]";
+    for (text, variable, on_server, in_folder) in [
+        ("", "", Ok(None), None),
+        ("", "nats://v:4222", Ok(Some(of_variable)), None),
+        ("", "v:4222", Ok(Some(of_variable)), None),
+        (named, "v:4222", Ok(Some(of_variable)), Some(of_settings)),
+        (named, "", Ok(Some(of_settings)), Some(of_settings)),
+        ("", "wss://v:443", Ok(None), None),
+        (
+            named,
+            "wss://v:443",
+            Ok(Some(of_settings)),
+            Some(of_settings),
+        ),
+        ("", "nats://canary@v/x", Err("the variable NATS_URL"), None),
+        (
+            "",
+            "tls://canary@v,nats://w",
+            Err("the variable NATS_URL"),
+            None,
+        ),
+    ] {
+        let settings = load(text).unwrap();
+        let environment = Environment::of([("NATS_URL".into(), variable.into())]);
+        let url = "postgres://127.0.0.1/none";
+        let server = DatabasePlace::named(url, &settings).unwrap();
+        let folder = DatabasePlace::Folder("data".into());
+        let read = |place| {
+            let servers = settings.nats_servers(place, &environment);
+            servers.map(|servers| servers.map(|servers| format!("{servers:?}").replace('"', "")))
+        };
+        match (read(&server), on_server) {
+            (Ok(found), Ok(wanted)) => assert_eq!(found.as_deref(), wanted, "{variable}"),
+            (Err(error), Err(wanted)) => {
+                let error = format!("{error:#}");
+                assert!(error.contains(wanted), "{error}");
+                assert!(!error.contains("canary"), "{error}");
+            }
+            (found, _) => panic!("{variable}: {found:?}"),
+        }
+        assert_eq!(read(&folder).unwrap().as_deref(), in_folder, "{variable}");
     }
 }
 

@@ -7,12 +7,11 @@
 
 pub(crate) mod copying;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::task::JoinSet;
 use tw_core::call::{CallEnd, CallReason};
 use tw_core::callback::CallbackMeaning;
 use tw_core::change::{Change, Outcome};
@@ -33,6 +32,7 @@ use tw_wire::stored::tool;
 
 use crate::callbacks::masked;
 use crate::error_chain::ErrorChain;
+use crate::owned_tasks::OwnedTasks;
 use crate::runtime::RuntimeInner;
 
 /// Jobs that are asked about at once.
@@ -51,7 +51,7 @@ const SETTLES_MAX: u32 = 3;
 const ASIDE_BYTES_MIN: usize = 32 * 1024;
 
 pub(crate) async fn run(inner: Arc<RuntimeInner>) {
-    let mut asking: JoinSet<OrgId> = JoinSet::new();
+    let mut asking = OwnedTasks::default();
     let mut slots = PollSlots::default();
     let mut may_free = true;
     loop {
@@ -66,20 +66,15 @@ pub(crate) async fn run(inner: Arc<RuntimeInner>) {
             () = inner.refusing.cancelled() => break,
             () = inner.jobs_due.notified() => {}
             () = inner.replicas.gone_for_jobs.notified() => may_free = true,
-            Some(ended) = asking.join_next(), if !asking.is_empty() => slots.give_back(ended.ok(), 1),
+            organization = asking.ended() => slots.give_back(organization, 1),
             () = tokio::time::sleep(wait) => {}
         }
-        while let Some(ended) = asking.try_join_next() {
-            slots.give_back(ended.ok(), 1);
-        }
-        if asking.is_empty() {
-            // A task that panicked has not said whose it was.
-            slots = PollSlots::default();
+        while let Some(organization) = asking.ended_already() {
+            slots.give_back(organization, 1);
         }
     }
-    let all_asked = async { while asking.join_next().await.is_some() {} };
     // What is cut off is asked about again by the next process.
-    let _ = tokio::time::timeout(LAST_POLLS_MAX, all_asked).await;
+    let _ = tokio::time::timeout(LAST_POLLS_MAX, asking.all_ended()).await;
 }
 
 /// Slots in use.
@@ -92,9 +87,28 @@ struct PollSlots {
 impl PollSlots {
     /// Slots that an organization may take now: at most half of what is free, so that whoever comes next finds some.
     fn room(&self, organization: OrgId) -> usize {
-        let own = self.of.get(&organization).copied().unwrap_or(0);
         let left = SLOTS.saturating_sub(self.used);
-        left.div_ceil(2).min(SLOTS_OF_ONE.saturating_sub(own))
+        let own_left = SLOTS_OF_ONE.saturating_sub(self.in_use(organization));
+        left.div_ceil(2).min(own_left)
+    }
+
+    fn in_use(&self, organization: OrgId) -> usize {
+        self.of.get(&organization).copied().unwrap_or(0)
+    }
+
+    /// Takes slots for organizations that have jobs which are due, as far as there is room. Whoever has fewest in use
+    /// is first, so that a slot that comes back goes to somebody who has none; among those, whoever has waited longest.
+    fn share(&mut self, due: &mut [DueJobs]) -> Vec<(OrgId, usize)> {
+        due.sort_by_key(|of| (self.in_use(of.organization), of.due));
+        let mut shares = Vec::new();
+        for DueJobs { organization, .. } in due {
+            let room = self.room(*organization);
+            if room > 0 {
+                self.take(*organization, room);
+                shares.push((*organization, room));
+            }
+        }
+        shares
     }
 
     fn take(&mut self, organization: OrgId, slots: usize) {
@@ -102,13 +116,54 @@ impl PollSlots {
         self.used += slots;
     }
 
-    fn give_back(&mut self, organization: Option<OrgId>, slots: usize) {
-        let Some(own) = organization.and_then(|organization| self.of.get_mut(&organization)) else {
+    fn give_back(&mut self, organization: OrgId, slots: usize) {
+        let Some(own) = self.of.get_mut(&organization) else {
             return;
         };
-        *own = own.saturating_sub(slots);
+        let slots = slots.min(*own);
+        *own -= slots;
         self.used = self.used.saturating_sub(slots);
-        self.of.retain(|_, used| *used > 0);
+        if *own == 0 {
+            self.of.remove(&organization);
+        }
+    }
+}
+
+/// Organizations that want slots for jobs that are due, of which only a claim tells how many there are.
+struct SlotSharing {
+    due: Vec<DueJobs>,
+    /// Nothing came back of what was shared out last.
+    is_over: bool,
+}
+
+impl SlotSharing {
+    fn new(due: Vec<DueJobs>) -> Self {
+        Self {
+            due,
+            is_over: false,
+        }
+    }
+
+    /// Slots to claim jobs for. They are taken as if there were as many jobs, so that nobody after takes them.
+    fn next(&mut self, slots: &mut PollSlots) -> Option<Vec<(OrgId, usize)>> {
+        if self.is_over {
+            return None;
+        }
+        let shares = slots.share(&mut self.due);
+        (!shares.is_empty()).then_some(shares)
+    }
+
+    /// Takes back what the shares were more than the jobs that were claimed, for those who were passed by.
+    fn claimed(&mut self, slots: &mut PollSlots, shares: &[(OrgId, usize)], claimed: &[usize]) {
+        let mut satisfied = HashSet::new();
+        for ((organization, room), claimed) in shares.iter().zip(claimed) {
+            if claimed < room {
+                slots.give_back(*organization, room - claimed);
+                satisfied.insert(*organization);
+            }
+        }
+        self.is_over = satisfied.is_empty();
+        self.due.retain(|of| !satisfied.contains(&of.organization));
     }
 }
 
@@ -138,7 +193,7 @@ enum TakeJobsError {
 /// Begins to ask about what is due, as far as there is room; when the next of the others is due.
 async fn take_due(
     inner: &Arc<RuntimeInner>,
-    asking: &mut JoinSet<OrgId>,
+    asking: &mut OwnedTasks<OrgId>,
     slots: &mut PollSlots,
 ) -> Option<Timestamp> {
     if inner.refusing.is_cancelled() || !inner.replicas.may_drive() {
@@ -155,41 +210,30 @@ async fn take_due(
 
 async fn try_take_due(
     inner: &Arc<RuntimeInner>,
-    asking: &mut JoinSet<OrgId>,
+    asking: &mut OwnedTasks<OrgId>,
     slots: &mut PollSlots,
 ) -> Result<Option<Timestamp>, TakeJobsError> {
     let now = inner.env.now();
     let mut known = jobs::due(&inner.store).await?;
     let next = known.iter().map(|of| of.due).filter(|due| *due > now).min();
     known.retain(|of| of.due <= now);
-    // Whoever has waited longest first.
-    known.sort_by_key(|of| of.due);
-    let (mut claims, mut of) = (Vec::new(), Vec::new());
-    for DueJobs { organization, .. } in known {
-        let room = slots.room(organization);
-        if room == 0 {
-            continue;
+    let mut sharing = SlotSharing::new(known);
+    while let Some(shares) = sharing.next(slots) {
+        let claims = shares
+            .iter()
+            .map(|(organization, room)| claim(inner, *organization, *room, now));
+        let outcomes = inner.store.apply(claims.collect()).await;
+        let mut counts = Vec::new();
+        for ((organization, _), claimed) in shares.iter().zip(of_each(&outcomes)) {
+            for claim in claimed {
+                let (inner, claim) = (Arc::clone(inner), claim.clone());
+                asking.spawn(*organization, async move { ask(&inner, claim).await });
+            }
+            counts.push(claimed.len());
         }
-        // Taken as if all were due, so that nobody after takes them; given back below.
-        slots.take(organization, room);
-        of.push((organization, room));
-        claims.push(claim(inner, organization, room, now));
+        sharing.claimed(slots, &shares, &counts);
+        outcomes?;
     }
-    if claims.is_empty() {
-        return Ok(next);
-    }
-    let outcomes = inner.store.apply(claims).await;
-    for ((organization, room), claimed) in of.into_iter().zip(of_each(&outcomes)) {
-        for claim in claimed {
-            let (inner, claim) = (Arc::clone(inner), claim.clone());
-            asking.spawn(async move {
-                ask(&inner, claim).await;
-                organization
-            });
-        }
-        slots.give_back(Some(organization), room - claimed.len());
-    }
-    outcomes?;
     Ok(next)
 }
 

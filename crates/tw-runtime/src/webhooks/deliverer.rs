@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::task::JoinSet;
 use tw_core::change::{Change, Outcome};
 use tw_core::id::WebhookKey;
 use tw_core::time::Timestamp;
@@ -28,6 +27,7 @@ use tw_wire::stored::tool;
 use tw_wire::webhook_payload;
 
 use crate::error_chain::ErrorChain;
+use crate::owned_tasks::OwnedTasks;
 use crate::runtime::RuntimeInner;
 
 /// Deliveries that are sent at once.
@@ -48,7 +48,7 @@ const LAST_SENDS_MAX: Duration = Duration::from_secs(5);
 const SETTLES_MAX: u32 = 3;
 
 pub(crate) async fn run(inner: Arc<RuntimeInner>) {
-    let mut sending: JoinSet<WebhookKey> = JoinSet::new();
+    let mut sending = OwnedTasks::default();
     let mut slots = Slots::default();
     let mut may_free = true;
     loop {
@@ -64,20 +64,15 @@ pub(crate) async fn run(inner: Arc<RuntimeInner>) {
             () = inner.store.deliveries_written() => {}
             // What it was sending is due again.
             () = inner.replicas.gone.notified() => may_free = true,
-            Some(ended) = sending.join_next(), if !sending.is_empty() => slots.give_back(ended.ok()),
+            webhook = sending.ended() => slots.give_back(webhook),
             () = tokio::time::sleep(wait) => {}
         }
-        while let Some(ended) = sending.try_join_next() {
-            slots.give_back(ended.ok());
-        }
-        if sending.is_empty() {
-            // A task that panicked has not said whose it was.
-            slots = Slots::default();
+        while let Some(webhook) = sending.ended_already() {
+            slots.give_back(webhook);
         }
     }
-    let all_sent = async { while sending.join_next().await.is_some() {} };
     // What is cut off is sent again by the next process.
-    let _ = tokio::time::timeout(LAST_SENDS_MAX, all_sent).await;
+    let _ = tokio::time::timeout(LAST_SENDS_MAX, sending.all_ended()).await;
 }
 
 /// Slots in use.
@@ -116,10 +111,7 @@ impl Slots {
         }
     }
 
-    fn give_back(&mut self, webhook: Option<WebhookKey>) {
-        let Some(webhook) = webhook else {
-            return;
-        };
+    fn give_back(&mut self, webhook: WebhookKey) {
         let Some(of) = self.of.get_mut(&webhook) else {
             return;
         };
@@ -162,7 +154,7 @@ enum TakeError {
 /// Begins to send what is due, as far as there is room; when the next of the others is due.
 async fn take_due(
     inner: &Arc<RuntimeInner>,
-    sending: &mut JoinSet<WebhookKey>,
+    sending: &mut OwnedTasks<WebhookKey>,
     slots: &mut Slots,
 ) -> Option<Timestamp> {
     if inner.refusing.is_cancelled() || !inner.replicas.may_drive() {
@@ -179,7 +171,7 @@ async fn take_due(
 
 async fn try_take_due(
     inner: &Arc<RuntimeInner>,
-    sending: &mut JoinSet<WebhookKey>,
+    sending: &mut OwnedTasks<WebhookKey>,
     slots: &mut Slots,
 ) -> Result<Option<Timestamp>, TakeError> {
     let now = inner.env.now();
@@ -208,14 +200,13 @@ async fn try_take_due(
     for ((webhook, room), outcome) in of.into_iter().zip(of_each(&outcomes)) {
         for claimed in outcome {
             let inner = Arc::clone(inner);
-            let (claimed, key) = (*claimed, webhook.webhook);
-            sending.spawn(async move {
+            let claimed = *claimed;
+            sending.spawn(webhook.webhook, async move {
                 deliver(&inner, claimed).await;
-                key
             });
         }
         for _ in outcome.len()..room {
-            slots.give_back(Some(webhook.webhook));
+            slots.give_back(webhook.webhook);
         }
     }
     outcomes?;

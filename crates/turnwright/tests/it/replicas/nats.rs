@@ -166,7 +166,9 @@ async fn nothing_waits_for_nats_and_nothing_is_lost_with_it() {
     took.push(followed.steps(STEPS * 3).await);
     eprintln!("a piece was seen elsewhere after {took:?}: without NATS, with it, without, with it");
     let log = followed.other.log();
-    assert_eq!(log.matches("NATS cannot be reached").count(), 2, "{log}");
+    // Once, unless the connection in between stood for so long that it counts.
+    let told = log.matches("NATS cannot be reached").count();
+    assert!(matches!(told, 1 | 2), "{log}");
     followed.end().await;
 }
 

@@ -36,11 +36,10 @@ fn slots_come_back_whatever_a_webhook_was_when_it_took_them() {
     assert_eq!(take_all(&mut slots, &webhook(1, 0)), SLOTS_OF_ONE);
     // It fails meanwhile, and takes no more.
     assert_eq!(take_all(&mut slots, &webhook(1, 3)), 0);
-    (0..SLOTS_OF_ONE).for_each(|_| slots.give_back(Some(WebhookKey(1))));
+    (0..SLOTS_OF_ONE).for_each(|_| slots.give_back(WebhookKey(1)));
     assert_eq!(take_all(&mut slots, &webhook(1, 3)), 1);
-    slots.give_back(Some(WebhookKey(1)));
-    slots.give_back(Some(WebhookKey(1)));
-    slots.give_back(None);
+    slots.give_back(WebhookKey(1));
+    slots.give_back(WebhookKey(1));
     assert_eq!(
         (slots.used, slots.used_by_failing, slots.of.len()),
         (0, 0, 0)
