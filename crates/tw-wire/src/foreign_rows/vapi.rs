@@ -88,6 +88,7 @@ const HEADERS_SHOWN: [&str; 3] = ["accept", "accept-language", "user-agent"];
 const FORM: &str = "application/x-www-form-urlencoded";
 
 const TAGS: &str = "Liquid's tags are not filled in here";
+const NUMBER: &str = "may be a secret, but is no text";
 
 /// What VAPI does where a tool does not say.
 const TIMEOUT_S_DEFAULT: f64 = 20.0;
@@ -428,10 +429,13 @@ impl ToolDraft {
             }
             return Ok(format!("[{}]", written.join(",")));
         }
-        if !raw::is_object(raw) {
-            return Ok(raw.get().to_owned());
-        }
         let place = path.join(".");
+        if !raw::is_object(raw) {
+            return match inside == Inside::Secret && is_number(raw) {
+                true => unfit(format!("{place}: {NUMBER}")),
+                false => Ok(raw.get().to_owned()),
+            };
+        }
         let mut members = Vec::new();
         for (name, raw) in fields_of(&place, raw.get())?.0 {
             if name == "secret" {
@@ -532,6 +536,11 @@ enum Inside {
 
 fn fields_of<'a>(place: &str, text: &'a str) -> Read<ObjectFields<'a>> {
     ObjectFields::parse(text).or_else(|_| unfit(format!("{place}: is no object of JSON")))
+}
+
+fn is_number(raw: &RawValue) -> bool {
+    let is_of_number = |char: char| char == '-' || char.is_ascii_digit();
+    raw.get().starts_with(is_of_number)
 }
 
 fn is_empty(raw: &RawValue) -> bool {

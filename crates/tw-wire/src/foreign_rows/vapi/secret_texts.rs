@@ -3,7 +3,7 @@
 /// Longest name of a secret, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 /// Words in a name, without what stands between words, by which its value may be a secret.
-const WORDS: [&str; 11] = [
+const WORDS: [&str; 12] = [
     "secret",
     "token",
     "password",
@@ -12,14 +12,17 @@ const WORDS: [&str; 11] = [
     "apikey",
     "accesskey",
     "privatekey",
+    "jwt",
     "authoriz",
     "credential",
     "signature",
 ];
-/// The same, as whole names.
+/// The same, as whole names. Azure Functions have their key in `code`.
 const NAMES: [&str; 8] = [
-    "auth", "key", "pass", "pwd", "pin", "sig", "bearer", "appid",
+    "auth", "pass", "pwd", "pin", "sig", "bearer", "appid", "code",
 ];
+/// The same, as ends of names.
+const END: &str = "key";
 /// Beginnings of a header's value that are none of its secret.
 const PREFIXES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "Bot "];
 
@@ -60,7 +63,9 @@ pub fn may_be_secret(name: &str) -> bool {
         .filter(|char| char.is_ascii_alphanumeric())
         .map(|char| char.to_ascii_lowercase())
         .collect();
-    WORDS.iter().any(|word| plain.contains(word)) || NAMES.contains(&&*plain)
+    WORDS.iter().any(|word| plain.contains(word))
+        || NAMES.contains(&&*plain)
+        || plain.ends_with(END)
 }
 
 /// Whether a text looks like a secret by itself.
@@ -122,6 +127,18 @@ mod tests {
             ("access_token", true),
             ("client.secret", true),
             ("key", true),
+            ("Ocp-Apim-Subscription-Key", true),
+            ("app_key", true),
+            ("consumerKey", true),
+            ("signing_key", true),
+            ("private_key", true),
+            ("accessKey", true),
+            ("api_key_2", true),
+            ("jwt", true),
+            ("x-jwt-assertion", true),
+            ("code", true),
+            ("country_code", false),
+            ("key_figures", false),
             ("Auth", true),
             ("author", false),
             ("keyword", false),

@@ -307,6 +307,16 @@ fn what_cannot_be_a_tool_is_refused_with_the_reason() {
             "names a secret",
         ),
         (
+            json!({ "data": { "parameters": [{ "key": "pin", "value": 4711 }] } }),
+            Problem::Unfit,
+            "pin: may be a secret",
+        ),
+        (
+            json!({ "data": { "parameters": [{ "key": "k", "value": { "auth": { "n": [true, -1] } } }] } }),
+            Problem::Unfit,
+            "k.auth.n.1: may be a secret",
+        ),
+        (
             json!({ "data": { "parameters": { "k": "v" } } }),
             Problem::Unfit,
             "is no list",
