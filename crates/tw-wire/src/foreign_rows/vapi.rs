@@ -7,6 +7,7 @@
 //! Known differences: what VAPI does beside the request (messages that are spoken, values that are extracted) has no place
 //! and is named. What may be a secret never stands in a definition, which names a secret in its place.
 
+mod schema_values;
 mod secret_texts;
 
 use serde_json::Value;
@@ -94,6 +95,9 @@ const NUMBER: &str = "may be a secret, but is no text";
 const TIMEOUT_S_DEFAULT: f64 = 20.0;
 /// Attempts that a definition may have.
 const ATTEMPTS_MAX: u64 = 10;
+
+/// Levels that values and schemas may be nested.
+const DEPTH_MAX: usize = 64;
 
 type Read<T> = Result<T, VapiToolRefused>;
 
@@ -231,7 +235,7 @@ impl ToolDraft {
         Ok(())
     }
 
-    /// What the model fills in, and then what is fixed, which wins.
+    /// What the model fills in, and then what is fixed, which wins. A constant in the schema is fixed, too.
     fn read_parameters(
         &mut self,
         function: &ObjectFields<'_>,
@@ -257,8 +261,7 @@ impl ToolDraft {
             self.read_properties(written, &fixed)?;
         }
         for (key, value) in fixed {
-            let members = [member("mode", quoted("fixed")), member("value", value)];
-            self.parameters.push((key, object(&members)));
+            self.parameters.push((key, fixed_parameter(value)));
         }
         Ok(())
     }
@@ -282,8 +285,20 @@ impl ToolDraft {
                 continue;
             }
             let is_required = required.iter().any(|of| *of == *name);
-            let ai = self.ai_parameter(&format!("{place}.{name}"), property, is_required)?;
-            self.parameters.push((name.into_owned(), object(&ai)));
+            let place = format!("{place}.{name}");
+            let fields = fields_of(&place, property.get())?;
+            let constant = fields.get("value").filter(|raw| !is_blank(raw));
+            let parameter = match constant {
+                Some(value) => {
+                    fixed_parameter(self.static_value(&[&name], value, Inside::Plain)?)
+                }
+                None => {
+                    let inside = Inside::Plain.of(&name);
+                    schema_values::check(&place, property, inside, DEPTH_MAX)?;
+                    object(&self.ai_parameter(&place, property, is_required)?)
+                }
+            };
+            self.parameters.push((name.into_owned(), parameter));
         }
         Ok(())
     }
@@ -413,11 +428,8 @@ impl ToolDraft {
 
     /// A value that is sent as it is, with the names of secrets in the places of what may be one.
     fn static_value(&mut self, path: &[&str], raw: &RawValue, around: Inside) -> Read<String> {
-        let name = path.last().copied().unwrap_or_default();
-        let inside = match may_be_secret(name) {
-            true => Inside::Secret,
-            false => around,
-        };
+        schema_values::deeper(&path.join("."), DEPTH_MAX.saturating_sub(path.len()))?;
+        let inside = around.of(path.last().copied().unwrap_or_default());
         if let Some(text) = text_of(raw) {
             return self.static_text(path, &text, inside);
         }
@@ -534,6 +546,16 @@ enum Inside {
     Secret,
 }
 
+impl Inside {
+    /// Where a text of this name stands.
+    fn of(self, name: &str) -> Self {
+        match may_be_secret(name) {
+            true => Self::Secret,
+            false => self,
+        }
+    }
+}
+
 fn fields_of<'a>(place: &str, text: &'a str) -> Read<ObjectFields<'a>> {
     ObjectFields::parse(text).or_else(|_| unfit(format!("{place}: is no object of JSON")))
 }
@@ -545,6 +567,15 @@ fn is_number(raw: &RawValue) -> bool {
 
 fn is_empty(raw: &RawValue) -> bool {
     matches!(raw.get(), "{}" | "[]" | "\"\"")
+}
+
+/// A constant that says nothing.
+fn is_blank(raw: &RawValue) -> bool {
+    matches!(raw.get(), "null" | "\"\"")
+}
+
+fn fixed_parameter(value: String) -> String {
+    object(&[member("mode", quoted("fixed")), member("value", value)])
 }
 
 fn member(name: &str, json: String) -> (String, String) {
