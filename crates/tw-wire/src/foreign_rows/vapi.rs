@@ -340,6 +340,7 @@ impl ToolDraft {
         let properties = headers.get("properties").map(RawValue::get);
         let headers = match properties.filter(|text| text.starts_with('{')) {
             Some(properties) => fields_of("data.headers", properties)?,
+            None if is_schema_of_nothing(&headers) => return Ok(()),
             None => headers,
         };
         for (name, raw) in headers.0 {
@@ -558,6 +559,13 @@ impl Inside {
 
 fn fields_of<'a>(place: &str, text: &'a str) -> Read<ObjectFields<'a>> {
     ObjectFields::parse(text).or_else(|_| unfit(format!("{place}: is no object of JSON")))
+}
+
+/// Whether this is a schema without properties, and not headers of which one has the name `type`.
+fn is_schema_of_nothing(fields: &ObjectFields<'_>) -> bool {
+    let kind = fields.get("type").and_then(text_of);
+    let mut names = fields.0.iter().map(|(name, _)| &**name);
+    kind.as_deref() == Some("object") && names.all(|name| SCHEMA_READ.contains(&name))
 }
 
 fn is_number(raw: &RawValue) -> bool {

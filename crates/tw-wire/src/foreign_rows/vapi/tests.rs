@@ -377,6 +377,22 @@ fn a_constant_of_the_schema_is_fixed() {
 }
 
 #[test]
+fn a_schema_without_headers_has_none() {
+    for (headers, expected) in [
+        (json!({ "type": "object" }), json!({})),
+        (json!({ "type": "object", "properties": null, "required": [] }), json!({})),
+        (json!({ "type": "object", "properties": {} }), json!({})),
+        (
+            json!({ "type": "object", "accept": "text/plain" }),
+            json!({ "type": { "secret": "SEND_SMS_TYPE" }, "accept": "text/plain" }),
+        ),
+    ] {
+        let tool = made(&json!({ "data": { "headers": headers } }));
+        assert_eq!(tool["headers"], expected, "{headers}");
+    }
+}
+
+#[test]
 fn nesting_is_bounded() {
     for (open, close) in [("[", "]"), ("{\"items\":", "}")] {
         let deep = format!("{}1{}", open.repeat(10_000), close.repeat(10_000));
