@@ -23,6 +23,7 @@ use super::{text_of, text_or_json};
 use crate::openai_chat::raw::{self, ObjectFields};
 use crate::stored::tool;
 
+pub use secret_texts::NamedSecretTexts;
 use secret_texts::{SecretText, looks_like_secret, may_be_secret, secret_text};
 
 /// A tool as it can be made here.
@@ -34,6 +35,8 @@ pub struct VapiTool {
     pub made: Option<Timestamp>,
     /// What of the row is not part of the tool.
     pub left_out: Vec<String>,
+    /// What the row has in the places of secrets.
+    pub secrets: NamedSecretTexts,
 }
 
 /// The reason for which a row becomes no tool.
@@ -168,6 +171,7 @@ pub fn read_tool(row: &str) -> Read<VapiTool> {
         definition,
         made: made.and_then(|at| Timestamp::parse(&at)),
         left_out: draft.left_out,
+        secrets: draft.secrets,
     })
 }
 
@@ -216,6 +220,7 @@ struct ToolDraft {
     variables: Vec<(String, String)>,
     is_form: bool,
     left_out: Vec<String>,
+    secrets: NamedSecretTexts,
 }
 
 impl ToolDraft {
@@ -477,7 +482,10 @@ impl ToolDraft {
             }
             SecretText::Mixed => unfit(format!("{place}: may be a secret, with variables in it")),
             SecretText::Secret { prefix } => {
-                let name = secret_texts::secret_name(&self.name, path);
+                let (_, secret) = text.split_at(prefix.len());
+                let Some(name) = self.secrets.name(&self.name, path, secret) else {
+                    return unfit(format!("{place}: is one secret too many"));
+                };
                 let mut members = vec![member("secret", quoted(&name))];
                 if !prefix.is_empty() {
                     members.push(member("prefix", quoted(prefix)));

@@ -377,10 +377,34 @@ fn a_constant_of_the_schema_is_fixed() {
 }
 
 #[test]
+fn two_secrets_have_two_names() {
+    let tool = made(&json!({ "data": {
+        "url": "https://app.example/run?token=CANARY%202",
+        "headers": { "Token": "CANARY 1", "token-": "CANARY 1" },
+        "parameters": [{ "key": "token", "value": "CANARY 3" }, { "key": "TOKEN", "value": "CANARY 1" }]
+    } }));
+    let named = |name: &str| json!({ "secret": name });
+    assert_eq!(
+        tool["parameters"]["token"]["value"],
+        named("SEND_SMS_TOKEN")
+    );
+    assert_eq!(
+        tool["parameters"]["TOKEN"]["value"],
+        named("SEND_SMS_TOKEN_2")
+    );
+    assert_eq!(tool["headers"]["Token"], named("SEND_SMS_TOKEN_2"));
+    assert_eq!(tool["headers"]["token-"], named("SEND_SMS_TOKEN_"));
+    assert_eq!(tool["query"]["token"], named("SEND_SMS_TOKEN_3"));
+}
+
+#[test]
 fn a_schema_without_headers_has_none() {
     for (headers, expected) in [
         (json!({ "type": "object" }), json!({})),
-        (json!({ "type": "object", "properties": null, "required": [] }), json!({})),
+        (
+            json!({ "type": "object", "properties": null, "required": [] }),
+            json!({}),
+        ),
         (json!({ "type": "object", "properties": {} }), json!({})),
         (
             json!({ "type": "object", "accept": "text/plain" }),
