@@ -393,12 +393,21 @@ impl<'a> MessageImport<'a> {
         known: Vec<(String, String)>,
         repaired: TakeRepair<'_>,
     ) -> Result<(), ImportError> {
-        let Some(Outcome::Imported { turns, changed }) = outcomes.pop() else {
+        let Some(Outcome::Imported {
+            turns,
+            changed,
+            replaced,
+        }) = outcomes.pop()
+        else {
             return Err(ImportError::NoOutcome);
         };
-        for row in changed {
+        let changed = changed.into_iter().map(|row| (row, Repair::ChangedSince));
+        let replaced = replaced
+            .into_iter()
+            .map(|row| (row, Repair::KeptRowReplaced));
+        for (row, repair) in changed.chain(replaced) {
             let id = foreign_rows::text_field(&row.json, &["id"]).unwrap_or(row.id);
-            self.tell("", &id, Repair::ChangedSince, Some(&row.json), repaired)?;
+            self.tell("", &id, repair, Some(&row.json), repaired)?;
         }
         for (outcome, (conversation, row)) in turns.into_iter().zip(known) {
             match outcome {
