@@ -350,9 +350,11 @@ impl<'a> MessageImport<'a> {
         if turns.is_empty() && kept.is_empty() {
             return Ok(());
         }
-        // A turn stands behind its parent, which may still be being written.
+        // A turn stands behind its parent, which may still be being written, and kept rows stand in the order in which
+        // they came.
         let goes_on = turns.first().is_some_and(|turn| turn.parent.is_some());
-        let beside_max = if goes_on { 0 } else { WRITES_MAX - 1 };
+        let is_behind = goes_on || !kept.is_empty();
+        let beside_max = if is_behind { 0 } else { WRITES_MAX - 1 };
         let known: Vec<(String, String)> = turns
             .iter()
             .map(|turn| (turn.conversation.clone(), turn.first_row.clone()))
