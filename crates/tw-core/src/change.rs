@@ -335,10 +335,12 @@ pub enum Outcome {
     Jobs(Vec<JobClaim>),
     /// Deliveries of webhooks that are the caller's to send.
     Deliveries(Vec<ClaimedDelivery>),
-    /// What became of each turn that was to be imported, and the rows of no turn that were kept before with other values.
+    /// What became of each turn that was to be imported, the rows of no turn that were kept before with other values, and
+    /// those that were kept, of which rows of turns with other values are in the place now.
     Imported {
         turns: Vec<ImportOutcome>,
         changed: Vec<KeptRow>,
+        replaced: Vec<KeptRow>,
     },
     /// Number of rows that a retention change touched.
     Count(u64),

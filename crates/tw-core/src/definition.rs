@@ -19,7 +19,7 @@ use crate::template::TextTemplate;
 use crate::tool::CallPolicy;
 
 pub use job::{JobAnswer, JobReading};
-pub use masking::{MaskedCall, SensitiveCall};
+pub use masking::{MASK, MaskedCall, SensitiveCall};
 pub use secrets::SecretUse;
 
 /// A tool as its owner defined it.

@@ -350,9 +350,11 @@ impl<'a> MessageImport<'a> {
         if turns.is_empty() && kept.is_empty() {
             return Ok(());
         }
-        // A turn stands behind its parent, which may still be being written.
+        // A turn stands behind its parent, which may still be being written, and kept rows stand in the order in which
+        // they came.
         let goes_on = turns.first().is_some_and(|turn| turn.parent.is_some());
-        let beside_max = if goes_on { 0 } else { WRITES_MAX - 1 };
+        let is_behind = goes_on || !kept.is_empty();
+        let beside_max = if is_behind { 0 } else { WRITES_MAX - 1 };
         let known: Vec<(String, String)> = turns
             .iter()
             .map(|turn| (turn.conversation.clone(), turn.first_row.clone()))
@@ -393,12 +395,21 @@ impl<'a> MessageImport<'a> {
         known: Vec<(String, String)>,
         repaired: TakeRepair<'_>,
     ) -> Result<(), ImportError> {
-        let Some(Outcome::Imported { turns, changed }) = outcomes.pop() else {
+        let Some(Outcome::Imported {
+            turns,
+            changed,
+            replaced,
+        }) = outcomes.pop()
+        else {
             return Err(ImportError::NoOutcome);
         };
-        for row in changed {
+        let changed = changed.into_iter().map(|row| (row, Repair::ChangedSince));
+        let replaced = replaced
+            .into_iter()
+            .map(|row| (row, Repair::KeptRowReplaced));
+        for (row, repair) in changed.chain(replaced) {
             let id = foreign_rows::text_field(&row.json, &["id"]).unwrap_or(row.id);
-            self.tell("", &id, Repair::ChangedSince, Some(&row.json), repaired)?;
+            self.tell("", &id, repair, Some(&row.json), repaired)?;
         }
         for (outcome, (conversation, row)) in turns.into_iter().zip(known) {
             match outcome {

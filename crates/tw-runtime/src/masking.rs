@@ -1,9 +1,10 @@
 //! Calls as they are shown: without what their tools' definitions call sensitive.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use tw_core::definition::ToolDefinition;
-use tw_core::id::{OrgId, ToolVersionKey};
+use tw_core::change::NewMessage;
+use tw_core::definition::{MASK, SensitiveCall, ToolDefinition};
+use tw_core::id::{CallId, OrgId, ToolVersionKey};
 use tw_core::json::Literal;
 use tw_core::request::Block;
 use tw_store::read::ReadError;
@@ -43,6 +44,27 @@ impl CallMasker<'_> {
         for round in &mut view.rounds {
             mask_round(round, &self.definitions);
         }
+        self.mask_brought(&mut view.input).await
+    }
+
+    /// Masks calls of tools that a client has brought back, with their results.
+    async fn mask_brought(&self, messages: &mut [NewMessage]) -> Result<(), ReadError> {
+        let blocks = messages.iter().flat_map(|message| &message.blocks);
+        let calls: HashSet<CallId> = blocks.filter_map(handed_call).collect();
+        if calls.is_empty() {
+            return Ok(());
+        }
+        let calls = calls.into_iter().collect();
+        let store = self.runtime.store();
+        let sensitive = store.sensitive_calls(self.organization, calls).await?;
+        if sensitive.is_empty() {
+            return Ok(());
+        }
+        for block in messages.iter_mut().flat_map(|message| &mut message.blocks) {
+            if let Some(call) = handed_call(block).and_then(|id| sensitive.get(&id)) {
+                mask_block(block, call);
+            }
+        }
         Ok(())
     }
 
@@ -71,6 +93,48 @@ impl CallMasker<'_> {
             self.definitions.insert(version, definition);
         }
         Ok(())
+    }
+}
+
+/// The call of ours that a block of a client is of.
+fn handed_call(block: &Block) -> Option<CallId> {
+    match block {
+        Block::Call(call) => CallId::parse_handed(&call.id),
+        Block::Result(result) => CallId::parse_handed(&result.call_id),
+        Block::Text(_)
+        | Block::Refusal(_)
+        | Block::Reasoning(_)
+        | Block::Part(_)
+        | Block::Native(_) => None,
+    }
+}
+
+/// Masks a call or a result. Of a result's contents, what is no text is hidden whole.
+fn mask_block(block: &mut Block, sensitive: &SensitiveCall) {
+    match block {
+        Block::Call(call) => call.arguments = Literal::from_text(&sensitive.arguments),
+        Block::Result(result) => {
+            for block in &mut result.content {
+                let shown = match block {
+                    // As hidden texts are stored.
+                    Block::Text(text) => {
+                        sensitive.masked(&text.to_text().replace('\0', "\u{fffd}"))
+                    }
+                    Block::Refusal(_)
+                    | Block::Reasoning(_)
+                    | Block::Call(_)
+                    | Block::Result(_)
+                    | Block::Part(_)
+                    | Block::Native(_) => MASK.to_owned(),
+                };
+                *block = Block::Text(Literal::from_text(&shown));
+            }
+        }
+        Block::Text(_)
+        | Block::Refusal(_)
+        | Block::Reasoning(_)
+        | Block::Part(_)
+        | Block::Native(_) => {}
     }
 }
 

@@ -202,6 +202,59 @@ async fn tools_are_made_of_what_says_where_its_requests_go() {
     }
 }
 
+/// Their names become one where what stands between words is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_of_one_tool_is_not_sent_by_another() {
+    let tool = |n: u32, name: &str, header: &str, value: &str| {
+        let id = tool_id(n);
+        format!(
+            r#"INSERT INTO tools (id, name, label, organization_id, type, function_schema, data) VALUES
+            ('{id}', '{name}', 'Label', '{ORGANIZATION}', 'sms', '{{"name": "{name}"}}', '{{"type": "apiRequest",
+              "method": "POST", "url": "https://app.example/{n}", "headers": {{"{header}": "{value}"}}}}');"#
+        )
+    };
+    let organization = format!("INSERT INTO organisations VALUES ('{ORGANIZATION}', 'one');");
+    let rows = [
+        organization,
+        tool(1, "a", "b-c", "CANARY 1"),
+        tool(2, "a_b", "c", "CANARY 2"),
+        tool(3, "a_b", "C", "CANARY 1"),
+    ];
+    let Some(source) = app("vapi").filled_by(&rows.concat()).await else {
+        return;
+    };
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let key = key_of(&create_key(&data, &[]));
+    // The first is there from the second time on.
+    for (granted, expected) in [
+        (
+            false,
+            [
+                "01 tool_secret_not_granted",
+                "02 tool_unfit",
+                "03 tool_secret_not_granted",
+            ]
+            .as_slice(),
+        ),
+        (true, &["02 tool_unfit"]),
+        (true, &["02 tool_unfit"]),
+    ] {
+        let mut command = turnwright();
+        let words = ["import", "vapi", &source.word(), "--key", &key, "--data"];
+        command.args(words).arg(&data);
+        if granted {
+            command.env("TURNWRIGHT_SECRET_A_B_C", "the key");
+        }
+        let done = command.output().unwrap();
+        assert!(done.status.success(), "{}", stderr(&done));
+        assert_eq!(notes(&done), expected);
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(said.contains("secret A_B_C: is another tool's"), "{said}");
+        assert!(!said.contains("CANARY"), "{said}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn tools_of_one_organization_are_made_alone() {
     let Some(source) = app("vapi").filled_by(&rows()).await else {

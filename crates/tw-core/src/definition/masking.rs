@@ -6,7 +6,7 @@ use super::ToolDefinition;
 use crate::parameters::{Parameter, ParameterSource, Parameters, item_name};
 
 /// Text in place of a sensitive value.
-const MASK: &str = "***";
+pub const MASK: &str = "***";
 /// Shortest text of a sensitive value that is looked for in a result: shorter ones stand in anything.
 const FOUND_BYTES_MIN: usize = 4;
 

@@ -18,6 +18,8 @@ pub enum Repair {
     TurnSplit,
     /// The turn was imported before, of other rows, or the row with other values.
     ChangedSince,
+    /// The row was kept with other values, and is of a turn now.
+    KeptRowReplaced,
     RowIdTaken,
     ResultByOrder,
     JsonUnreadable,
@@ -43,6 +45,7 @@ impl Repair {
             Self::NoConversation => "no_conversation",
             Self::TurnSplit => "turn_split",
             Self::ChangedSince => "changed_since",
+            Self::KeptRowReplaced => "kept_row_replaced",
             Self::RowIdTaken => "row_id_taken",
             Self::ResultByOrder => "result_by_order",
             Self::JsonUnreadable => "json_unreadable",
@@ -72,6 +75,9 @@ impl Repair {
             Self::NoConversation => "the conversation is made by its id alone",
             Self::TurnSplit => "the turn was too long and goes on as another one",
             Self::ChangedSince => "what was imported before stays as it is",
+            Self::KeptRowReplaced => {
+                "a row of a turn has its name now; these values are kept no more"
+            }
             Self::RowIdTaken => "another row has this id; both are recorded",
             Self::ResultByOrder => "it is taken for the result of the first call that has none",
             Self::JsonUnreadable => "it is recorded as the text that it is",

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use sha2::{Digest, Sha256};
 use tw_core::change::{Change, Outcome, SaveTool};
 use tw_core::id::ToolId;
 use tw_core::imported::{ImportTurns, KeptRow, ToolRowNote, ToolRowProblem};
@@ -66,6 +67,8 @@ pub struct ToolImport<'a> {
     kept: Vec<KeptRow>,
     kept_bytes: usize,
     saves: Vec<WaitingTool>,
+    /// What the names of secrets stand for, as the SHA-256 of it.
+    secrets: HashMap<String, [u8; 32]>,
     /// How often rows that nothing names were kept, by hash.
     unnamed: HashMap<String, u32>,
     pub figures: ToolImportFigures,
@@ -102,6 +105,7 @@ impl<'a> ToolImport<'a> {
             kept: Vec::new(),
             kept_bytes: 0,
             saves: Vec::new(),
+            secrets: HashMap::new(),
             unnamed: HashMap::new(),
             figures: ToolImportFigures::default(),
         })
@@ -171,11 +175,14 @@ impl<'a> ToolImport<'a> {
                 told,
             );
         }
+        let made = vapi::read_tool(row).map_err(|refused| (refused.problem, refused.detail));
+        // Those of a tool that is not made yet are told to whoever grants them, too.
+        let named = made.as_ref().map_or(Ok(()), |made| self.note_secrets(made));
         if self.there.contains(&tool) {
             self.figures.tools_there += 1;
             return Ok(());
         }
-        let made = vapi::read_tool(row).map_err(|refused| (refused.problem, refused.detail));
+        let made = made.and_then(|made| named.map(|()| made));
         let made = made.and_then(|made| self.vet(made));
         let made = match made {
             Ok(made) => made,
@@ -199,6 +206,25 @@ impl<'a> ToolImport<'a> {
             left_out: made.left_out,
         });
         Ok(())
+    }
+
+    /// Whether no secret of the tool has the name of another tool's with another value, which would be sent for it.
+    fn note_secrets(&mut self, made: &VapiTool) -> Result<(), (ToolRowProblem, String)> {
+        let mut taken = None;
+        for (name, text) in made.secrets.iter() {
+            let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
+            let known = *self.secrets.entry(name.to_owned()).or_insert(hash);
+            if known != hash {
+                taken = taken.or(Some(name));
+            }
+        }
+        match taken {
+            None => Ok(()),
+            Some(name) => {
+                let detail = format!("secret {name}: is another tool's with another value");
+                Err((ToolRowProblem::Unfit, detail))
+            }
+        }
     }
 
     /// Whether the organization may keep the tool.

@@ -62,7 +62,33 @@ SELECT m.turn, m.round, m.seq, m.role, m.created_us,
        ) END AS blocks
 FROM message m;
 
--- The same, with `***` for what tools call sensitive.
+-- A text with `***` for each of these texts, one after another.
+CREATE OR REPLACE FUNCTION masked_text(shown text, hidden jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    place integer;
+BEGIN
+    IF hidden IS NULL THEN
+        RETURN '***';
+    END IF;
+    FOR place IN 0 .. jsonb_array_length(hidden) - 1 LOOP
+        shown := replace(shown, hidden ->> place, '***');
+    END LOOP;
+    RETURN shown;
+END $$;
+
+-- The same in the blocks of a result.
+CREATE OR REPLACE FUNCTION masked_blocks(blocks jsonb, hidden jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE
+    RETURN (SELECT jsonb_agg(jsonb_build_object('text', CASE WHEN e.block ? 'text' THEN masked_text(e.block ->> 'text', hidden)
+                                                             ELSE '***' END) ORDER BY e.place)
+            FROM jsonb_array_elements(blocks) WITH ORDINALITY AS e (block, place));
+
+-- The id of the call that a client was handed by this name.
+CREATE OR REPLACE FUNCTION handed_call(name text) RETURNS text LANGUAGE sql IMMUTABLE
+    RETURN CASE WHEN name LIKE 'call\_%' AND length(name) = 37
+                THEN concat_ws('-', substring(name FROM 6 FOR 8), substring(name FROM 14 FOR 4), substring(name FROM 18 FOR 4),
+                               substring(name FROM 22 FOR 4), substring(name FROM 26)) END;
+
+-- Messages with `***` for what tools call sensitive, also where a client brings it back.
 CREATE OR REPLACE VIEW whole_message AS
 SELECT m.turn, m.round, m.seq, m.role, m.created_us,
        CASE WHEN m.round > 0 AND m.role = 'assistant' AND EXISTS (
@@ -73,6 +99,20 @@ SELECT m.turn, m.round, m.seq, m.role, m.created_us,
                 FROM tool_call c
                 WHERE c.turn = m.turn AND c.round = m.round AND c.sensitive IS NOT NULL
                   AND c.tool_call_id = e.block #>> '{call,id}' LIMIT 1), e.block) ORDER BY e.place)::text
+           FROM jsonb_array_elements(stored_json(m.blocks)) WITH ORDINALITY AS e (block, place)
+       )
+       WHEN m.round = 0 AND strpos(m.blocks, '"call_') > 0 AND EXISTS (
+                SELECT 1 FROM tool_call c WHERE c.sensitive IS NOT NULL)
+       THEN (
+           SELECT jsonb_agg(coalesce(
+               (SELECT CASE WHEN e.block ? 'call'
+                            THEN jsonb_set(e.block, '{call,a}', stored_json(c.sensitive) -> 'arguments')
+                            ELSE jsonb_set(e.block, '{result,b}', masked_blocks(
+                                     e.block #> '{result,b}', stored_json(c.sensitive) -> 'hidden')) END
+                FROM tool_call c
+                WHERE c.organization = (SELECT w.organization FROM whose w) AND c.sensitive IS NOT NULL
+                  AND c.id = handed_call(coalesce(e.block #>> '{call,id}', e.block #>> '{result,id}'))),
+               e.block) ORDER BY e.place)::text
            FROM jsonb_array_elements(stored_json(m.blocks)) WITH ORDINALITY AS e (block, place)
        ) ELSE m.blocks END AS blocks
 FROM stored_message m;
@@ -121,20 +161,6 @@ SELECT c.turn, c.round, c.position, c.organization, c.id, c.runs, c.tool_name, c
            ) g
        ) END AS result
 FROM tool_call c;
-
--- A text with `***` for each of these texts, one after another.
-CREATE OR REPLACE FUNCTION masked_text(shown text, hidden jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-    place integer;
-BEGIN
-    IF hidden IS NULL THEN
-        RETURN '***';
-    END IF;
-    FOR place IN 0 .. jsonb_array_length(hidden) - 1 LOOP
-        shown := replace(shown, hidden ->> place, '***');
-    END LOOP;
-    RETURN shown;
-END $$;
 
 -- The same, with `***` for what tools call sensitive, also where results repeat it.
 CREATE OR REPLACE VIEW whole_call AS

@@ -35,7 +35,8 @@ FROM message m JOIN json_each(json_array(CASE WHEN m.blob_bytes = 0 THEN m.block
     ) g
 ) END)) b;
 
--- The same, with `***` for what tools call sensitive.
+-- The same, with `***` for what tools call sensitive, also where a client brings it back: by the name under which it was
+-- handed the call, which is `call_` and the call's id. What it brings may hold NUL, which hidden texts have U+FFFD for.
 DROP VIEW IF EXISTS temp.whole_message;
 CREATE TEMP VIEW whole_message AS
 SELECT m.turn, m.round, m.seq, m.role, m.created_us,
@@ -49,6 +50,36 @@ SELECT m.turn, m.round, m.seq, m.role, m.created_us,
                     FROM tool_call c
                     WHERE c.turn = m.turn AND c.round = m.round AND c.sensitive IS NOT NULL
                       AND c.tool_call_id = json_extract(e.value, '$.call.id') LIMIT 1), e.value) AS block
+               FROM json_each(m.blocks) e
+               ORDER BY e.key
+           ) q
+       )
+       WHEN m.round = 0 AND instr(m.blocks, '"call_') > 0 AND EXISTS (
+                SELECT 1 FROM tool_call c WHERE c.sensitive IS NOT NULL)
+       THEN (
+           SELECT json_group_array(json(q.block))
+           FROM (
+               SELECT coalesce(
+                   (SELECT CASE WHEN json_type(e.value, '$.call') IS NOT NULL
+                                THEN json_set(e.value, '$.call.a', json_extract(c.sensitive, '$.arguments'))
+                                ELSE json_set(e.value, '$.result.b', json((
+                                    SELECT json_group_array(json_object('text', CASE
+                                        WHEN json_type(r.value, '$.text') IS NULL THEN '***' ELSE (
+                                            WITH RECURSIVE masking (n, text) AS (
+                                                SELECT 0, json_extract(replace(r.value, '\u0000', '\ufffd'), '$.text')
+                                                UNION ALL
+                                                SELECT n + 1, replace(text, json_extract(c.sensitive, '$.hidden[' || n || ']'), '***')
+                                                FROM masking WHERE n < json_array_length(c.sensitive, '$.hidden')
+                                            )
+                                            SELECT text FROM masking ORDER BY n DESC LIMIT 1) END))
+                                    FROM (SELECT b.value FROM json_each(e.value, '$.result.b') b ORDER BY b.key) r))) END
+                    FROM tool_call c
+                    WHERE c.organization = (SELECT w.organization FROM whose w) AND c.sensitive IS NOT NULL
+                      AND c.id = (
+                          SELECT substr(h.name, 6, 8) || '-' || substr(h.name, 14, 4) || '-' || substr(h.name, 18, 4) || '-'
+                                 || substr(h.name, 22, 4) || '-' || substr(h.name, 26)
+                          FROM (SELECT coalesce(json_extract(e.value, '$.call.id'), json_extract(e.value, '$.result.id')) AS name) h
+                          WHERE substr(h.name, 1, 5) = 'call_' AND length(h.name) = 37)), e.value) AS block
                FROM json_each(m.blocks) e
                ORDER BY e.key
            ) q

@@ -51,6 +51,7 @@ pub fn import(
     let encoded = encoded.ok_or(StoreApplyError::Guard { what: WHAT })?;
     let mut known = KnownPlaces::look_up(db, import)?;
     let (turns, new) = new_turns(db, import, encoded, &mut known)?;
+    let mut replaced = Vec::new();
     if !new.is_empty() {
         known.add_end_users(db, import.organization, &new)?;
         known.add_conversations(db, import.organization, &new)?;
@@ -65,10 +66,14 @@ pub fn import(
                 run(db, WHAT, MOVE_HEAD, params![row.key, row.turn.ended.0])?;
             }
         }
-        kept_rows::forget(db, import, new.iter().map(|row| row.turn))?;
+        replaced = kept_rows::forget(db, import, new.iter().map(|row| row.turn))?;
     }
     let changed = kept_rows::keep(db, import)?;
-    Ok(Outcome::Imported { turns, changed })
+    Ok(Outcome::Imported {
+        turns,
+        changed,
+        replaced,
+    })
 }
 
 fn failed(error: DbError) -> StoreApplyError {

@@ -1,12 +1,13 @@
 //! Messages, calls and attempts of a turn, by its integer key.
 
+use std::collections::HashMap;
 use std::mem;
 
 use tw_core::approval::ApprovalState;
 use tw_core::call::{CallEnd, CallReason, CallRunner, CallStatus};
 use tw_core::change::{NewCall, NewMessage};
 use tw_core::definition::SensitiveCall;
-use tw_core::id::{CallId, CallRef, ToolId, ToolVersionKey};
+use tw_core::id::{CallId, CallRef, OrgId, ToolId, ToolVersionKey};
 use tw_core::request::Role;
 use tw_core::tool::{EffectClass, ToolVersion};
 use tw_wire::stored::{self, blocks::StoredBlocks};
@@ -19,6 +20,7 @@ use crate::enum_words;
 use crate::session::ReadSession;
 use crate::session::bound::params;
 use crate::session::row::Row;
+use crate::store::Store;
 
 /// The contents of a turn that are read with its rows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -198,6 +200,36 @@ fn version(row: Row<'_>) -> Result<Option<ToolVersion>, ReadError> {
         key: ToolVersionKey(key),
         number: get(row, "version")?,
     }))
+}
+
+const SENSITIVE: &str = "SELECT sensitive FROM tool_call
+    WHERE organization = ?1 AND id = ?2 AND sensitive IS NOT NULL";
+
+impl Store {
+    /// What of these calls may not be shown, for those of which there is something.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn sensitive_calls(
+        &self,
+        organization: OrgId,
+        calls: Vec<CallId>,
+    ) -> Result<HashMap<CallId, SensitiveCall>, ReadError> {
+        self.read(move |conn| {
+            let mut statement = conn.prepare_cached(SENSITIVE)?;
+            let mut found = HashMap::new();
+            for call in calls {
+                let mut rows = statement.query(params![organization.0, call.to_string()])?;
+                if let Some(row) = rows.next()?
+                    && let Some(sensitive) = sensitive(row)?
+                {
+                    found.insert(call, sensitive);
+                }
+            }
+            Ok(found)
+        })
+        .await
+    }
 }
 
 /// A model request has no position.

@@ -7,9 +7,14 @@ use tw_core::imported::{
     ImportTurns, ImportedTurn, KeptRow, TurnAssembler,
 };
 use tw_core::json::{Json, Literal};
+use tw_store::read::conversations::ListOrder;
+use tw_store::read::head_path::{PathPage, PathPageWanted};
+use tw_store::read::view::ResultDetail;
 use tw_wire::stored::imported::decode_rows;
 use uuid::Uuid;
 
+use crate::conversations::ALL;
+use crate::items::make;
 use crate::world::{StoreWorld, at, on_each_store, turn_id};
 
 /// The turns of a conversation in which so many questions were asked, and each was answered.
@@ -61,6 +66,15 @@ pub async fn import(
     turns: Vec<ImportedTurn>,
     kept: Vec<KeptRow>,
 ) -> Vec<ImportOutcome> {
+    import_and_tell(world, turns, kept).await.0
+}
+
+/// The same, with the rows of which is told: those that are there with other values, and those that were.
+async fn import_and_tell(
+    world: &StoreWorld,
+    turns: Vec<ImportedTurn>,
+    kept: Vec<KeptRow>,
+) -> (Vec<ImportOutcome>, Vec<KeptRow>) {
     let import = ImportTurns {
         organization: world.organization,
         api_key: world.key,
@@ -74,7 +88,11 @@ pub async fn import(
         .await
         .unwrap()
     {
-        Outcome::Imported { turns, .. } => turns,
+        Outcome::Imported {
+            turns,
+            changed,
+            replaced,
+        } => (turns, [changed, replaced].concat()),
         other => panic!("{other:?}"),
     }
 }
@@ -236,6 +254,118 @@ async fn two_imports_at_once_share_what_they_both_make() {
         }
         let (of_turns, beside) = all(&world).await;
         assert_eq!((of_turns.len(), beside.len()), (60, 21));
+    })
+    .await;
+}
+
+fn kept_conversation(id: &str, name: &str) -> KeptRow {
+    KeptRow {
+        conversation: Some(name.to_owned()),
+        ..kept("conversations", id, None)
+    }
+}
+
+#[tokio::test]
+async fn the_row_of_a_conversation_is_kept_while_it_has_no_turn() {
+    on_each_store(async |world| {
+        import(&world, turns("a\u{0}", 10, 1), Vec::new()).await;
+        let rows = || {
+            ["a\u{0}", "b\u{0}", "c"]
+                .map(|name| kept_conversation(name, name))
+                .to_vec()
+        };
+        for _ in 0..2 {
+            let (_, changed) = import_and_tell(&world, Vec::new(), rows()).await;
+            assert_eq!(changed, []);
+            let (_, beside) = all(&world).await;
+            assert_eq!(beside.len(), 2, "{beside:?}");
+        }
+        // With its first turn it is with that, also with other values.
+        let (done, changed) = import_and_tell(&world, turns("b\u{0}", 20, 1), rows()).await;
+        assert_eq!((done, changed), (vec![ImportOutcome::Written], vec![]));
+        let (_, beside) = all(&world).await;
+        assert_eq!(beside, ["conversations {\"id\":\"c\"}"]);
+    })
+    .await;
+}
+
+/// Two sources may have rows of one name: what is lost is told.
+#[tokio::test]
+async fn a_kept_row_is_forgotten_once_it_is_of_a_turn() {
+    on_each_store(async |world| {
+        let row = |id: &str, json: &str| KeptRow {
+            json: json.to_owned(),
+            ..kept("messages", id, None)
+        };
+        let rows = vec![row("m\u{0}", "{\"n\":10}"), row("m2", "{\"other\":1}")];
+        import(&world, Vec::new(), rows).await;
+        let mut both = turns("a", 10, 2);
+        for (turn, name) in both.iter_mut().zip(["m\u{0}", "m2"]) {
+            turn.rows.truncate(1);
+            turn.rows[0].name = Some(name.to_owned());
+        }
+        let (_, changed) = import_and_tell(&world, both, Vec::new()).await;
+        assert_eq!(changed, [row("m2", "{\"other\":1}")]);
+        let (of_turns, beside) = all(&world).await;
+        assert_eq!((of_turns.len(), beside), (2, Vec::new()));
+    })
+    .await;
+}
+
+/// The turns on the path to a conversation's head.
+async fn path(world: &StoreWorld, conversation: &str) -> Vec<TurnId> {
+    let wanted = PathPageWanted {
+        order: ListOrder::OldestFirst,
+        from: None,
+        messages_max: 1000,
+        detail: ResultDetail::Shown,
+    };
+    let page = world
+        .store
+        .head_path(world.organization, conversation.to_owned(), ALL, wanted);
+    let PathPage::Page(page) = page.await.unwrap() else {
+        panic!("there is no path in {conversation}");
+    };
+    page.items.iter().map(|turn| turn.view.turn.id).collect()
+}
+
+fn ids(turns: &[u128]) -> Vec<TurnId> {
+    turns.iter().map(|n| turn_id(*n)).collect()
+}
+
+#[tokio::test]
+async fn the_last_of_two_branches_is_the_head() {
+    on_each_store(async |world| {
+        let branch = |turn: &ImportedTurn, n: u128| ImportedTurn {
+            id: turn_id(n),
+            ..turn.clone()
+        };
+        // In a conversation that is there.
+        let mut more = turns("there", 20, 3);
+        let last = more.pop().unwrap();
+        import(&world, more, Vec::new()).await;
+        assert_eq!(path(&world, "there").await, ids(&[20, 21]));
+        let branches = vec![branch(&last, 23), last];
+        import(&world, branches, Vec::new()).await;
+        assert_eq!(path(&world, "there").await, ids(&[20, 21, 22]));
+        // And in one that is made with them.
+        let mut new = turns("new", 30, 2);
+        new.push(branch(&new[1], 32));
+        import(&world, new, Vec::new()).await;
+        assert_eq!(path(&world, "new").await, ids(&[30, 32]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn turns_are_not_on_the_path_of_what_a_client_made() {
+    on_each_store(async |world| {
+        make(&world, "c", None).await;
+        let done = import(&world, turns("c", 40, 2), Vec::new()).await;
+        assert_eq!(done, [ImportOutcome::Written; 2]);
+        assert_eq!(path(&world, "c").await, []);
+        let (of_turns, _) = all(&world).await;
+        assert_eq!(of_turns.len(), 2);
     })
     .await;
 }

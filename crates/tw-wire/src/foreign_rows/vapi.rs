@@ -7,6 +7,7 @@
 //! Known differences: what VAPI does beside the request (messages that are spoken, values that are extracted) has no place
 //! and is named. What may be a secret never stands in a definition, which names a secret in its place.
 
+mod schema_values;
 mod secret_texts;
 
 use serde_json::Value;
@@ -22,6 +23,7 @@ use super::{text_of, text_or_json};
 use crate::openai_chat::raw::{self, ObjectFields};
 use crate::stored::tool;
 
+pub use secret_texts::NamedSecretTexts;
 use secret_texts::{SecretText, looks_like_secret, may_be_secret, secret_text};
 
 /// A tool as it can be made here.
@@ -33,6 +35,8 @@ pub struct VapiTool {
     pub made: Option<Timestamp>,
     /// What of the row is not part of the tool.
     pub left_out: Vec<String>,
+    /// What the row has in the places of secrets.
+    pub secrets: NamedSecretTexts,
 }
 
 /// The reason for which a row becomes no tool.
@@ -88,11 +92,15 @@ const HEADERS_SHOWN: [&str; 3] = ["accept", "accept-language", "user-agent"];
 const FORM: &str = "application/x-www-form-urlencoded";
 
 const TAGS: &str = "Liquid's tags are not filled in here";
+const NUMBER: &str = "may be a secret, but is no text";
 
 /// What VAPI does where a tool does not say.
 const TIMEOUT_S_DEFAULT: f64 = 20.0;
 /// Attempts that a definition may have.
 const ATTEMPTS_MAX: u64 = 10;
+
+/// Levels that values and schemas may be nested.
+const DEPTH_MAX: usize = 64;
 
 type Read<T> = Result<T, VapiToolRefused>;
 
@@ -163,6 +171,7 @@ pub fn read_tool(row: &str) -> Read<VapiTool> {
         definition,
         made: made.and_then(|at| Timestamp::parse(&at)),
         left_out: draft.left_out,
+        secrets: draft.secrets,
     })
 }
 
@@ -211,6 +220,7 @@ struct ToolDraft {
     variables: Vec<(String, String)>,
     is_form: bool,
     left_out: Vec<String>,
+    secrets: NamedSecretTexts,
 }
 
 impl ToolDraft {
@@ -230,7 +240,7 @@ impl ToolDraft {
         Ok(())
     }
 
-    /// What the model fills in, and then what is fixed, which wins.
+    /// What the model fills in, and then what is fixed, which wins. A constant in the schema is fixed, too.
     fn read_parameters(
         &mut self,
         function: &ObjectFields<'_>,
@@ -256,8 +266,7 @@ impl ToolDraft {
             self.read_properties(written, &fixed)?;
         }
         for (key, value) in fixed {
-            let members = [member("mode", quoted("fixed")), member("value", value)];
-            self.parameters.push((key, object(&members)));
+            self.parameters.push((key, fixed_parameter(value)));
         }
         Ok(())
     }
@@ -281,8 +290,20 @@ impl ToolDraft {
                 continue;
             }
             let is_required = required.iter().any(|of| *of == *name);
-            let ai = self.ai_parameter(&format!("{place}.{name}"), property, is_required)?;
-            self.parameters.push((name.into_owned(), object(&ai)));
+            let place = format!("{place}.{name}");
+            let fields = fields_of(&place, property.get())?;
+            let constant = fields.get("value").filter(|raw| !is_blank(raw));
+            let parameter = match constant {
+                Some(value) => {
+                    fixed_parameter(self.static_value(&[&name], value, Inside::Plain)?)
+                }
+                None => {
+                    let inside = Inside::Plain.of(&name);
+                    schema_values::check(&place, property, inside, DEPTH_MAX)?;
+                    object(&self.ai_parameter(&place, property, is_required)?)
+                }
+            };
+            self.parameters.push((name.into_owned(), parameter));
         }
         Ok(())
     }
@@ -324,6 +345,7 @@ impl ToolDraft {
         let properties = headers.get("properties").map(RawValue::get);
         let headers = match properties.filter(|text| text.starts_with('{')) {
             Some(properties) => fields_of("data.headers", properties)?,
+            None if is_schema_of_nothing(&headers) => return Ok(()),
             None => headers,
         };
         for (name, raw) in headers.0 {
@@ -412,11 +434,8 @@ impl ToolDraft {
 
     /// A value that is sent as it is, with the names of secrets in the places of what may be one.
     fn static_value(&mut self, path: &[&str], raw: &RawValue, around: Inside) -> Read<String> {
-        let name = path.last().copied().unwrap_or_default();
-        let inside = match may_be_secret(name) {
-            true => Inside::Secret,
-            false => around,
-        };
+        schema_values::deeper(&path.join("."), DEPTH_MAX.saturating_sub(path.len()))?;
+        let inside = around.of(path.last().copied().unwrap_or_default());
         if let Some(text) = text_of(raw) {
             return self.static_text(path, &text, inside);
         }
@@ -428,10 +447,13 @@ impl ToolDraft {
             }
             return Ok(format!("[{}]", written.join(",")));
         }
-        if !raw::is_object(raw) {
-            return Ok(raw.get().to_owned());
-        }
         let place = path.join(".");
+        if !raw::is_object(raw) {
+            return match inside == Inside::Secret && is_number(raw) {
+                true => unfit(format!("{place}: {NUMBER}")),
+                false => Ok(raw.get().to_owned()),
+            };
+        }
         let mut members = Vec::new();
         for (name, raw) in fields_of(&place, raw.get())?.0 {
             if name == "secret" {
@@ -460,7 +482,10 @@ impl ToolDraft {
             }
             SecretText::Mixed => unfit(format!("{place}: may be a secret, with variables in it")),
             SecretText::Secret { prefix } => {
-                let name = secret_texts::secret_name(&self.name, path);
+                let (_, secret) = text.split_at(prefix.len());
+                let Some(name) = self.secrets.name(&self.name, path, secret) else {
+                    return unfit(format!("{place}: is one secret too many"));
+                };
                 let mut members = vec![member("secret", quoted(&name))];
                 if !prefix.is_empty() {
                     members.push(member("prefix", quoted(prefix)));
@@ -530,12 +555,43 @@ enum Inside {
     Secret,
 }
 
+impl Inside {
+    /// Where a text of this name stands.
+    fn of(self, name: &str) -> Self {
+        match may_be_secret(name) {
+            true => Self::Secret,
+            false => self,
+        }
+    }
+}
+
 fn fields_of<'a>(place: &str, text: &'a str) -> Read<ObjectFields<'a>> {
     ObjectFields::parse(text).or_else(|_| unfit(format!("{place}: is no object of JSON")))
 }
 
+/// Whether this is a schema without properties, and not headers of which one has the name `type`.
+fn is_schema_of_nothing(fields: &ObjectFields<'_>) -> bool {
+    let kind = fields.get("type").and_then(text_of);
+    let mut names = fields.0.iter().map(|(name, _)| &**name);
+    kind.as_deref() == Some("object") && names.all(|name| SCHEMA_READ.contains(&name))
+}
+
+fn is_number(raw: &RawValue) -> bool {
+    let is_of_number = |char: char| char == '-' || char.is_ascii_digit();
+    raw.get().starts_with(is_of_number)
+}
+
 fn is_empty(raw: &RawValue) -> bool {
     matches!(raw.get(), "{}" | "[]" | "\"\"")
+}
+
+/// A constant that says nothing.
+fn is_blank(raw: &RawValue) -> bool {
+    matches!(raw.get(), "null" | "\"\"")
+}
+
+fn fixed_parameter(value: String) -> String {
+    object(&[member("mode", quoted("fixed")), member("value", value)])
 }
 
 fn member(name: &str, json: String) -> (String, String) {

@@ -7,8 +7,11 @@ use super::DamagedRecord;
 
 const WHAT: &str = "sensitive call";
 
+/// Without NUL, as results are that SQL looks for hidden texts in.
 pub fn encode(call: &SensitiveCall) -> String {
-    json!({ "arguments": call.arguments, "hidden": call.hidden }).to_string()
+    let stored = |text: &String| text.replace('\0', "\u{fffd}");
+    let hidden: Vec<String> = call.hidden.iter().map(stored).collect();
+    json!({ "arguments": stored(&call.arguments), "hidden": hidden }).to_string()
 }
 
 /// # Errors
@@ -29,6 +32,16 @@ pub fn decode(text: &str) -> Result<SensitiveCall, DamagedRecord> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hidden_text_is_as_it_stands_in_a_stored_result() {
+        let call = SensitiveCall {
+            arguments: "***".to_owned(),
+            hidden: vec!["abc\0def".to_owned()],
+        };
+        let stored = decode(&encode(&call)).unwrap();
+        assert_eq!(stored.masked("an abc\u{fffd}def"), "an ***");
+    }
 
     #[test]
     fn what_is_encoded_is_decoded() {

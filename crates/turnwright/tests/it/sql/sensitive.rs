@@ -35,6 +35,17 @@ fn tool(url: &str) -> Value {
 }
 
 async fn start(schema: Option<PostgresSchema>) -> (SqlWorld, Listener) {
+    let (world, service) = start_with(replies(), schema).await;
+    let asked = json!({ "messages": [{ "role": "user", "content": "Send it" }] });
+    let said = chat(&world, "c", asked).await;
+    assert_eq!(said["content"], "I send.\n\nSent.");
+    (world, service)
+}
+
+async fn start_with(
+    replies: Vec<ListenerReply>,
+    schema: Option<PostgresSchema>,
+) -> (SqlWorld, Listener) {
     // It repeats what it was sent, in JSON and in JSON within a string.
     let said = json!({ "sent": "CANARY \"1\"", "pin": "1234567", "again": "{\"pin\":\"1234567\"}", "text": "open" });
     let service = Listener::in_turn(vec![ListenerReply::json(said.to_string())])
@@ -46,7 +57,7 @@ async fn start(schema: Option<PostgresSchema>) -> (SqlWorld, Listener) {
         .and_then(|rest| rest.split('/').next())
         .unwrap();
     let config = format!("[[egress.allow]]\nplace = {place:?}\n");
-    let world = SqlWorld::start_with(replies(), schema, &config).await;
+    let world = SqlWorld::start_with(replies, schema, &config).await;
     let body = tool(&url).to_string();
     let made = world
         .client
@@ -54,9 +65,6 @@ async fn start(schema: Option<PostgresSchema>) -> (SqlWorld, Listener) {
         .await
         .unwrap();
     assert_eq!(made.status, 201, "{}", made.text());
-    let asked = json!({ "messages": [{ "role": "user", "content": "Send it" }] });
-    let said = chat(&world, "c", asked).await;
-    assert_eq!(said["content"], "I send.\n\nSent.");
     (world, service)
 }
 
@@ -120,6 +128,70 @@ async fn check(schema: Option<PostgresSchema>) {
     assert!(!written.contains("CANARY"), "{written}");
 }
 
+/// A client without a stored answer sends back what it was shown, which is all.
+async fn check_history(schema: Option<PostgresSchema>) {
+    let replies = [replies(), vec![answer(&json!("Again."), &Value::Null)]].concat();
+    let (world, _service) = start_with(replies, schema).await;
+    let ask = async |conversation: Option<&str>, body: Value| {
+        let headers = conversation.map(|id| ("turnwright-conversation", id));
+        let headers: Vec<_> = headers
+            .into_iter()
+            .chain([("turnwright-user", "ann")])
+            .collect();
+        let got = world
+            .client
+            .send("POST", "/v1/responses", &headers, body.to_string());
+        let got = got.await.unwrap();
+        assert_eq!(got.status, 200, "{}", got.text());
+        got.json()
+    };
+    let user = |text: &str| json!({ "role": "user", "content": text });
+    let first = json!({ "model": "m", "store": false, "input": [user("Send it")] });
+    let said = ask(None, first).await;
+    let shown = said["output"].as_array().unwrap();
+    let is_call = |item: &&Value| item["type"] == "mcp_call";
+    assert_eq!(shown.iter().filter(is_call).count(), 3, "{said}");
+    assert!(said.to_string().contains("CANARY"), "{said}");
+    // Without what was said behind the calls, so that their results are new.
+    let (last, shown) = shown.split_last().unwrap();
+    assert_eq!(last["type"], "message");
+    let history = [&[user("Send it")][..], shown, &[user("And again")]].concat();
+    let second = json!({ "model": "m", "input": history });
+    ask(Some("back"), second).await;
+    let items = json!({ "items": history }).to_string();
+    let made = world.client.send("POST", "/v1/conversations", &[], items);
+    let made = made.await.unwrap();
+    assert_eq!(made.status, 200, "{}", made.text());
+    let added = made.json()["id"].as_str().unwrap().to_owned();
+    for shape in ["langchain", "openai", "blocks"] {
+        let views = world.views(shape, &[]).await;
+        for (conversation, has_calls) in [("back", false), (&*added, true)] {
+            let query = format!(
+                "SELECT * FROM messages WHERE conversation_id = '{conversation}' ORDER BY created_at"
+            );
+            let rows = views.rows(&query).await;
+            let expected = over_http(&world, conversation, shape).await;
+            for written in [&rows, &expected] {
+                let written = Value::from(written.clone()).to_string();
+                assert!(!written.contains("CANARY"), "{shape}: {written}");
+                assert!(!written.contains("1234567"), "{shape}: {written}");
+                for shown in ["***", "again", "open", "42", "And again"] {
+                    assert!(written.contains(shown), "{shape}: {written}");
+                }
+                assert_eq!(written.contains("I send."), has_calls, "{shape}: {written}");
+            }
+        }
+        drop_views(&world).await;
+    }
+    // The records of the turns, too.
+    for conversation in ["back", &*added] {
+        let path = format!("/v1/conversations/{conversation}/turns");
+        let turns = world.client.send("GET", &path, &[], "");
+        let turns = turns.await.unwrap().text();
+        assert!(!turns.contains("CANARY"), "{turns}");
+    }
+}
+
 async fn drop_views(world: &SqlWorld) {
     if let Some(schema) = &world.schema {
         let drop = format!("DROP SCHEMA {} CASCADE", schema.views_schema());
@@ -136,5 +208,17 @@ async fn on_a_file_what_is_sensitive_is_masked() {
 async fn on_a_server_what_is_sensitive_is_masked() {
     if let Some(schema) = PostgresSchema::create().await {
         check(Some(schema)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_file_what_comes_back_is_masked() {
+    check_history(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_server_what_comes_back_is_masked() {
+    if let Some(schema) = PostgresSchema::create().await {
+        check_history(Some(schema)).await;
     }
 }

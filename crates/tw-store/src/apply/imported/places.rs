@@ -284,7 +284,7 @@ struct NewConversationRow<'t> {
 }
 
 /// A name as the database has it.
-fn stored(name: &str) -> Cow<'_, str> {
+pub(super) fn stored(name: &str) -> Cow<'_, str> {
     match has_nul(name) {
         true => Cow::Owned(without_nul(name)),
         false => Cow::Borrowed(name),

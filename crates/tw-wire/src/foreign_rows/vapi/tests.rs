@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use tw_core::imported::ToolRowProblem;
 
@@ -307,6 +308,16 @@ fn what_cannot_be_a_tool_is_refused_with_the_reason() {
             "names a secret",
         ),
         (
+            json!({ "data": { "parameters": [{ "key": "pin", "value": 4711 }] } }),
+            Problem::Unfit,
+            "pin: may be a secret",
+        ),
+        (
+            json!({ "data": { "parameters": [{ "key": "k", "value": { "auth": { "n": [true, -1] } } }] } }),
+            Problem::Unfit,
+            "k.auth.n.1: may be a secret",
+        ),
+        (
             json!({ "data": { "parameters": { "k": "v" } } }),
             Problem::Unfit,
             "is no list",
@@ -334,6 +345,162 @@ fn what_cannot_be_a_tool_is_refused_with_the_reason() {
         assert!(refused.detail.contains(detail), "{what}: {refused:?}");
         assert!(!refused.detail.contains("CANARY"), "{what}: {refused:?}");
     }
+}
+
+#[test]
+fn a_constant_of_the_schema_is_fixed() {
+    let tool = made(
+        &json!({ "function_schema": { "parameters": { "properties": {
+        "message": { "type": "string", "value": "Hello {{customer.number}}" },
+        "to": { "type": "string", "value": "" },
+        "api_key": { "type": "string", "value": "CANARY" },
+        "channel": { "type": "object", "value": { "n": 1, "token": "CANARY" } },
+        "value": { "type": "string", "value": null }
+    } } } }),
+    );
+    let parameters = &tool["parameters"];
+    let fixed = |value: Value| json!({ "mode": "fixed", "value": value });
+    for (name, value) in [
+        ("message", json!("Hello {{customer.number}}")),
+        ("api_key", json!({ "secret": "SEND_SMS_API_KEY" })),
+        (
+            "channel",
+            json!({ "n": 1, "token": { "secret": "SEND_SMS_CHANNEL_TOKEN" } }),
+        ),
+    ] {
+        assert_eq!(parameters[name], fixed(value), "{name}");
+    }
+    for name in ["to", "value"] {
+        assert_eq!(parameters[name]["mode"], "ai", "{name}");
+    }
+    assert_eq!(tool["variables"], json!({ "customer.number": {} }));
+}
+
+#[test]
+fn two_secrets_have_two_names() {
+    let tool = made(&json!({ "data": {
+        "url": "https://app.example/run?token=CANARY%202",
+        "headers": { "Token": "CANARY 1", "token-": "CANARY 1" },
+        "parameters": [{ "key": "token", "value": "CANARY 3" }, { "key": "TOKEN", "value": "CANARY 1" }]
+    } }));
+    let named = |name: &str| json!({ "secret": name });
+    assert_eq!(
+        tool["parameters"]["token"]["value"],
+        named("SEND_SMS_TOKEN")
+    );
+    assert_eq!(
+        tool["parameters"]["TOKEN"]["value"],
+        named("SEND_SMS_TOKEN_2")
+    );
+    assert_eq!(tool["headers"]["Token"], named("SEND_SMS_TOKEN_2"));
+    assert_eq!(tool["headers"]["token-"], named("SEND_SMS_TOKEN_"));
+    assert_eq!(tool["query"]["token"], named("SEND_SMS_TOKEN_3"));
+}
+
+#[test]
+fn a_schema_without_headers_has_none() {
+    for (headers, expected) in [
+        (json!({ "type": "object" }), json!({})),
+        (
+            json!({ "type": "object", "properties": null, "required": [] }),
+            json!({}),
+        ),
+        (json!({ "type": "object", "properties": {} }), json!({})),
+        (
+            json!({ "type": "object", "accept": "text/plain" }),
+            json!({ "type": { "secret": "SEND_SMS_TYPE" }, "accept": "text/plain" }),
+        ),
+    ] {
+        let tool = made(&json!({ "data": { "headers": headers } }));
+        assert_eq!(tool["headers"], expected, "{headers}");
+    }
+}
+
+#[test]
+fn nesting_is_bounded() {
+    for (open, close) in [("[", "]"), ("{\"items\":", "}")] {
+        let deep = format!("{}1{}", open.repeat(10_000), close.repeat(10_000));
+        for data in [
+            format!(r#"{{"parameters":[{{"key":"k","value":{deep}}}]}}"#),
+            format!(r#"{{"body":{{"properties":{{"k":{{"items":{deep}}}}}}}}}"#),
+        ] {
+            let row = json!({ "name": "t", "data": data });
+            let text = row.to_string();
+            let with_url = text.replacen("{\\\"", "{\\\"url\\\":\\\"https://a.example\\\",\\\"", 1);
+            let refused = read_tool(&with_url).unwrap_err();
+            assert!(refused.detail.ends_with("nested too deeply"), "{refused:?}");
+        }
+    }
+}
+
+/// Somewhere in a schema stands what may be a secret.
+fn hidden_canary() -> impl Strategy<Value = Value> {
+    let word = || {
+        prop::sample::select(vec![
+            "default", "const", "enum", "example", "examples", "value", "x-odd",
+        ])
+    };
+    let value = prop::sample::select(vec![
+        json!("CANARY"),
+        json!(["CANARY"]),
+        json!({ "a": ["CANARY"] }),
+    ]);
+    let by_name = (
+        prop::sample::select(vec!["api_key", "subscription-key", "token", "pin"]),
+        word(),
+        value,
+    )
+        .prop_map(|(name, word, value)| json!({ "properties": { name: { "type": "string", word: value } } }));
+    let by_itself = (
+        word(),
+        prop::sample::select(vec!["sk-CANARY", "Bearer CANARY", "whsec_CANARY"]),
+    )
+        .prop_map(|(word, value)| json!({ "properties": { "plain": { word: value } } }));
+    prop_oneof![by_name, by_itself].prop_recursive(4, 8, 2, |inner| {
+        prop_oneof![
+            inner
+                .clone()
+                .prop_map(|inner| json!({ "properties": { "deep": inner } })),
+            inner
+                .clone()
+                .prop_map(|inner| json!({ "properties": { "list": { "items": inner } } })),
+            inner
+                .clone()
+                .prop_map(|inner| json!({ "properties": { "one": { "anyOf": [true, inner] } } })),
+            inner.prop_map(|inner| json!({ "properties": { "of": { "$defs": { "a": inner } } } })),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_schema_brings_a_secret_into_a_definition(parameters in hidden_canary()) {
+        for changes in [
+            json!({ "function_schema": { "parameters": parameters } }),
+            json!({ "function_schema": { "parameters": null }, "data": { "body": parameters } }),
+        ] {
+            match read(&changes) {
+                Ok(tool) => prop_assert!(!tool.text.contains("CANARY"), "{}", tool.text),
+                Err(refused) => {
+                    prop_assert_eq!(refused.problem, ToolRowProblem::Unfit);
+                    prop_assert!(!refused.detail.contains("CANARY"), "{}", refused.detail);
+                    prop_assert!(refused.detail.contains(": "), "{}", refused.detail);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_schema_says_of_values_is_no_secret() {
+    let schema = json!({ "type": "string", "description": "Bearer of news", "minLength": 4, "pattern": "sk-.*",
+        "default": "", "enum": ["", null], "x-odd": true });
+    let tool = made(
+        &json!({ "function_schema": { "parameters": { "properties": {
+        "pin": schema, "deep": { "properties": { "token": schema } }, "unit": { "enum": ["C", "F"], "default": "C" }
+    } } } }),
+    );
+    assert_eq!(tool["parameters"]["pin"]["schema"], schema);
 }
 
 #[test]
