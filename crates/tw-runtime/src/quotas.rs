@@ -16,6 +16,7 @@ use tw_store::store::Store;
 
 use crate::auth::Principal;
 use crate::runtime::Runtime;
+use crate::spending::seconds_until;
 
 /// Time for which counts are kept, beyond the hour that they are of.
 pub(crate) const QUOTA_USE_KEPT: Duration = Duration::from_secs(2 * 3600);
@@ -174,11 +175,6 @@ fn told(tool: &str, quota: &CallQuota, at: Timestamp) -> String {
         "Not run: this {} has reached its limit of {calls} per hour, 0 left. It begins anew in {seconds} s.",
         quota.of.called()
     )
-}
-
-fn seconds_until(end: Timestamp, now: Timestamp) -> u32 {
-    let micros = end.since(now).as_micros().div_ceil(1_000_000);
-    u32::try_from(micros).unwrap_or(u32::MAX).max(1)
 }
 
 #[cfg(test)]

@@ -97,7 +97,8 @@ impl Runtime {
     }
 }
 
-fn seconds_until(end: Timestamp, now: Timestamp) -> u32 {
+/// Seconds from now until then, rounded up; at least 1.
+pub(crate) fn seconds_until(end: Timestamp, now: Timestamp) -> u32 {
     let micros = end.since(now).as_micros().div_ceil(1_000_000);
     u32::try_from(micros).unwrap_or(u32::MAX).max(1)
 }

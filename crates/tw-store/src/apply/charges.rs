@@ -82,8 +82,8 @@ const ADD_CALLS: &str = "INSERT INTO usage_day
         cached = usage_day.cached + excluded.cached,
         cost_microusd = usage_day.cost_microusd + excluded.cost_microusd, updated_us = excluded.updated_us";
 
-/// Most tokens of a turn that are added: what an upstream says is no reason for a sum to overflow.
-const TOKENS_MAX: u64 = 1_000_000_000_000;
+/// Most tokens of a turn, or of one model request, that are added: what an upstream says is no reason for a sum to overflow.
+pub(super) const TOKENS_MAX: u64 = 1_000_000_000_000;
 
 /// Adds a turn that has ended, and its calls, to the sums of the day.
 pub fn add_to_day(

@@ -4,6 +4,7 @@ use tw_core::change::Outcome;
 use tw_core::quota::{ClockHour, ClockMinute, TakeCallQuotas};
 use tw_core::time::Timestamp;
 
+use super::charges::TOKENS_MAX;
 use super::{StoreApplyError, TurnKey, execute, retention, run};
 use crate::session::WriteSession;
 use crate::session::bound::params;
@@ -65,9 +66,6 @@ const COUNT_TOKENS: &str = "INSERT INTO quota_use
     WHERE key = ?1 AND end_user IS NOT NULL
     ON CONFLICT (organization, unit, period, holder, holder_key, tool) DO UPDATE
     SET used = quota_use.used + excluded.used, updated_us = excluded.updated_us";
-
-/// Most tokens of a model request that are counted: what an upstream says is no reason for a sum to overflow.
-const TOKENS_MAX: u64 = 1_000_000_000_000;
 
 pub fn count_tokens(
     db: &mut WriteSession<'_>,
